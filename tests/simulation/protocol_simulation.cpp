@@ -186,7 +186,7 @@ class Schedule {
     if (fault_ != Fault::none) plan_fault();
     const bool has_ended = world_.run(Deadline(1000s) + longest);
     for (int rank = 0; rank < ranks_; ++rank) {
-      const std::string wrong = what_is_wrong_with(rank);
+      std::string wrong = what_is_wrong_with(rank);
       if (!wrong.empty()) return wrong;
     }
     return has_ended ? "" : "a stranger hangs";

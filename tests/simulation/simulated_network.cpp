@@ -507,7 +507,7 @@ std::vector<int> SimulatedWorld::cut_connection() {
   if (handles.empty()) return {};
   const int handle = handles[std::size_t(draw(0, std::ssize(handles) - 1))];
   const End& end = *ends_.at(handle);
-  const std::vector<int> machines = {end.machine, end.peer_machine};
+  std::vector<int> machines = {end.machine, end.peer_machine};
   reset(end.peer, now_ + draw_delay());
   reset(handle, now_ + draw_delay());
   return machines;

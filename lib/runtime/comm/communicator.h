@@ -90,6 +90,9 @@ class HostCommunicator : public Communicator, public WorkListener {
   /// rank is known to have failed: then the work is for nothing.
   void note_work() override {}
 
+  /// Whether what ranks send cannot be read on the way.
+  virtual bool encrypts() const { return false; }
+
   /// Tells the other members how far this rank has come, a number that never falls.
   virtual void report_progress(std::int64_t) {}
   /// What a member has reported, 0 at first; nullopt where ranks cannot see each other's reports.

@@ -12,12 +12,21 @@ namespace {
 
 constexpr const char* listening_role = "autopar: the rank that listens";
 constexpr const char* connecting_role = "autopar: the rank that connects";
+constexpr const char* encryption_role = "autopar: the key of the connection";
 
 Proof proof_of_listener(const Secret& secret, const Hello& hello, const Answer& answer) {
   return secret.prove(listening_role, {bytes_of(hello), bytes_of(answer)});
 }
 Proof proof_of_connector(const Secret& secret, const Hello& hello, const Answer& answer) {
   return secret.prove(connecting_role, {bytes_of(hello), bytes_of(answer)});
+}
+
+Key key_of(const Secret& secret, const Hello& hello, const Answer& answer) {
+  return secret.prove(encryption_role, {bytes_of(hello), bytes_of(answer)});
+}
+
+std::uint32_t encrypts(const SmallMessages& messages) {
+  return messages.socket().network().encrypts() ? 1 : 0;
 }
 
 /// What somebody's first bytes are.
@@ -101,6 +110,7 @@ AcceptedHandshake::State AcceptedHandshake::advance() {
     if (!is_same(proof_, proof_of_connector(self_->secret, hello_, answer_.answer)))
       return State::unproven;
     has_proven_ = true;
+    messages_.encrypt(Side::listens, key_of(self_->secret, hello_, answer_.answer));
     messages_.send(bytes_of(welcome));
     if (!messages_.move({}, proven_)) return State::closed;
   }
@@ -113,19 +123,20 @@ AcceptedHandshake::State AcceptedHandshake::hear_hello() {
   const Speaker speaker = speaker_of(hello_.signature, heard_);
   if (speaker == Speaker::stranger) return State::no_rank;
   if (heard_ == sizeof hello_ || speaker == Speaker::other_version) {
-    // One of another version is told ours by the signature.
+    // One of another version is told ours by the signature, and one that encrypts what we do.
     answer_.answer = {.signature = {},
                       .rank = self_->rank,
-                      .is_encrypted = hello_.is_encrypted,
+                      .is_encrypted = encrypts(messages_),
                       .bundle_digest = self_->bundle_digest,
                       .nonce = draw_nonce()};
     answer_.proof = proof_of_listener(self_->secret, hello_, answer_.answer);
     messages_.send(bytes_of(answer_));
-    if (speaker == Speaker::other_version) {
-      std::size_t nothing = 0;
+    std::size_t nothing = 0;
+    if (speaker == Speaker::other_version || hello_.is_encrypted != encrypts(messages_))
       messages_.move({}, nothing);
-      return State::other_version;
-    }
+    if (speaker == Speaker::other_version) return State::other_version;
+    if (hello_.is_encrypted != encrypts(messages_))
+      return hello_.is_encrypted != 0 ? State::encrypts : State::encrypts_not;
     has_answered_ = true;
     return State::under_way;
   }
@@ -141,6 +152,7 @@ Dialing::Dialing(Network& network, const SocketAddress& address, const Introduct
              .rank = self.rank,
              .to = to,
              .size = self.size,
+             .is_encrypted = network.encrypts() ? 1U : 0U,
              .meeting = self.meeting,
              .bundle_digest = self.bundle_digest,
              .listens_at = {},
@@ -184,12 +196,22 @@ Dialing::State Dialing::hear_answer() {
   if (answer.rank != hello_.to ||
       !is_same(answer_.proof, proof_of_listener(self_.secret, hello_, answer)))
     return State::unproven;
+  if (answer.is_encrypted != hello_.is_encrypted)
+    return answer.is_encrypted != 0 ? State::encrypts : State::encrypts_not;
   has_concluded_ = true;
+  is_to_encrypt_ = true;
   messages_.send(bytes_of(proof_of_connector(self_.secret, hello_, answer)));
   return hear_welcome();
 }
 
 Dialing::State Dialing::hear_welcome() {
+  if (is_to_encrypt_) {
+    std::size_t nothing = 0;
+    if (!messages_.move({}, nothing)) return State::closed;
+    if (!messages_.has_sent_all()) return State::under_way;
+    messages_.encrypt(Side::connects, key_of(self_.secret, hello_, answer_.answer));
+    is_to_encrypt_ = false;
+  }
   const bool is_open = messages_.move(writable_bytes_of(welcome_), welcomed_);
   if (welcomed_ == sizeof welcome_) return welcome_ == welcome ? State::proven : State::closed;
   return is_open ? State::under_way : State::closed;
@@ -205,6 +227,10 @@ std::string reason_of(Dialing::State state, int error) {
       return "another program listens there";
     case Dialing::State::other_version:
       return "another version of autopar listens there";
+    case Dialing::State::encrypts:
+      return "the rank there encrypts (--tls), this one does not";
+    case Dialing::State::encrypts_not:
+      return "this rank encrypts (--tls), the one there does not";
     case Dialing::State::unproven:
       return "who listens there cannot prove that it knows the ranks' secret";
     default:

@@ -16,7 +16,8 @@ namespace autopar::runtime {
 // that connects says hello; the one that listens answers with a proof that it knows the secret; and
 // the first concludes with a proof of its own, which is welcomed. Both proofs are of all that was
 // said, with a nonce of each side's, so that none can be used again, elsewhere or by the other
-// side.
+// side. Where the network encrypts, the welcome and all behind it are encrypted with a key that is
+// made as the proofs are.
 
 template <typename T>
 requires std::has_unique_object_representations_v<T> std::span<const std::byte> bytes_of(
@@ -115,6 +116,10 @@ class SmallMessages {
   }
   const Socket& socket() const { return socket_; }
   bool has_sent_all() const { return unsent_.empty(); }
+  /// What goes from here on, where the network does that; all before it has been sent.
+  void encrypt(Side side, const Key& key) {
+    socket_.network().encrypt(socket_.handle(), side, key);
+  }
   Socket take() { return std::move(socket_); }
 
  private:
@@ -127,7 +132,16 @@ class AcceptedHandshake {
  public:
   AcceptedHandshake(Socket socket, const Introduction& self);
 
-  enum class State { under_way, proven, closed, no_rank, other_version, unproven };
+  enum class State {
+    under_way,
+    proven,
+    closed,
+    no_rank,
+    other_version,
+    encrypts,
+    encrypts_not,
+    unproven
+  };
   State advance();
 
   pollfd awaited() const { return messages_.awaited(); }
@@ -162,7 +176,17 @@ class Dialing {
           Channel channel, Listen listen = {});
 
   /// `unreachable`: nobody listens there, or no socket can be made; error() tells which.
-  enum class State { under_way, proven, unreachable, closed, no_rank, other_version, unproven };
+  enum class State {
+    under_way,
+    proven,
+    unreachable,
+    closed,
+    no_rank,
+    other_version,
+    encrypts,
+    encrypts_not,
+    unproven
+  };
   State advance();
 
   pollfd awaited() const;
@@ -182,6 +206,7 @@ class Dialing {
   int error_ = 0;
   bool is_connected_ = false;
   bool has_concluded_ = false;
+  bool is_to_encrypt_ = false;  ///< once all that is not encrypted has been sent
   ProvenAnswer answer_;
   std::size_t heard_ = 0;  ///< bytes of the answer
   Welcome welcome_{};

@@ -22,6 +22,10 @@ std::string reason_of(AcceptedHandshake::State state) {
       return "is no rank of autopar";
     case AcceptedHandshake::State::other_version:
       return "runs another version of autopar; all ranks need the same";
+    case AcceptedHandshake::State::encrypts:
+      return "encrypts (--tls), and this rank does not; give --tls to all or to none";
+    case AcceptedHandshake::State::encrypts_not:
+      return "does not encrypt, and this rank does (--tls); give --tls to all or to none";
     case AcceptedHandshake::State::unproven:
       return "could not prove that it knows the ranks' secret";
     default:

@@ -5,6 +5,7 @@
 #include <sys/types.h>
 #include <sys/uio.h>
 
+#include <array>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -35,6 +36,12 @@ std::string to_string(const Endpoint& endpoint);
 /// Throws Error for a host that is not known.
 std::vector<SocketAddress> resolve(const Endpoint& endpoint);
 
+/// Which end of a connection.
+enum class Side { listens, connects };
+
+/// A key that both ends of a connection have.
+using Key = std::array<std::byte, 32>;
+
 /// What ranks need of the machine to reach each other: TCP and a clock. The system's is one; tests
 /// have another one, whose connections break when they say so. Sockets go by handles, which are
 /// closed with close(); only poll() and sleep_until() wait. What can fail returns -errno then.
@@ -60,6 +67,12 @@ class Network {
   virtual ssize_t receive(int socket, std::span<const iovec> parts) = 0;
   /// The same of bytes that stay to be received.
   virtual ssize_t peek(int socket, std::span<std::byte> bytes) = 0;
+
+  /// Whether encrypt() does that.
+  virtual bool encrypts() const { return false; }
+  /// From here on, what goes over a connection is encrypted, and nobody can change it who does not
+  /// have the key. Both ends say so, between the same bytes.
+  virtual void encrypt(int /*socket*/, Side /*side*/, const Key& /*key*/) {}
 
   /// Bytes that the peer's machine does not have yet; 0 where the connection has ended.
   virtual std::int64_t unsent(int socket) noexcept = 0;

@@ -19,6 +19,7 @@
 #include "runtime/comm/open_files.h"
 #include "runtime/comm/tcp_communicator.h"
 #include "runtime/comm/thread_communicator.h"
+#include "runtime/comm/tls_network.h"
 #include "runtime/first_error.h"
 
 namespace autopar::runtime {
@@ -149,6 +150,10 @@ Ranks launch_ranks(const LaunchOptions& options, const ExpectedRanks& expected) 
   const bool has_rendezvous = !options.rendezvous.empty();
   if (has_rendezvous && !options.rank)
     fail("--rendezvous {}: give --rank too, this process's own", options.rendezvous);
+  if (options.tls && !has_rendezvous)
+    fail(
+        "--tls: encrypts what goes between ranks that meet at --rendezvous HOST:PORT; ranks of one "
+        "process send nothing, and MPI does not encrypt");
   const int rank = options.rank.value_or(0);
   if (rank < 0 || rank >= expected.count)
     fail("--rank {}: {} has ranks 0 to {}", rank, expected.what, expected.count - 1);
@@ -159,12 +164,15 @@ Ranks launch_ranks(const LaunchOptions& options, const ExpectedRanks& expected) 
         rank, expected.count);
   if (has_rendezvous) {
     if (expected.count > 1) provide_open_files(expected.count);
-    return Ranks::one_of(make_tcp_communicator({.rank = rank,
-                                                .size = expected.count,
-                                                .meeting_point = parse_endpoint(options.rendezvous),
-                                                .bundle_digest = expected.digest(),
-                                                .secret = secret_of(options, expected),
-                                                .timeout = options.timeout}));
+    return Ranks::one_of(
+        make_tcp_communicator({.rank = rank,
+                               .size = expected.count,
+                               .meeting_point = parse_endpoint(options.rendezvous),
+                               .bundle_digest = expected.digest(),
+                               .secret = secret_of(options, expected),
+                               .timeout = options.timeout,
+                               .run_timeout = {},
+                               .network = options.tls ? &tls_network() : &system_network()}));
   }
   if (options.uses_mpi && started_by_launcher())
     return Ranks::one_of(make_mpi_communicator(options.timeout));

@@ -145,7 +145,7 @@ Peers accept_all(const Rendezvous& rendezvous, const Introduction& self, Listene
   return peers;
 }
 
-Meeting meet_as_first(const Rendezvous& rendezvous, std::shared_ptr<Introduction> self) {
+Meeting meet_as_first(const Rendezvous& rendezvous, const std::shared_ptr<Introduction>& self) {
   Listener listener(listen_at(*rendezvous.network, rendezvous.meeting_point), self);
   Peers peers = accept_all(rendezvous, *self, listener);
   std::vector<WireAddress> addresses = {wire_address(listener.address())};
@@ -173,6 +173,12 @@ void check_first_rank(Dialing::State state, const Dialing& dialing, const Rendez
     fail("{} is another program, and not rank 0 of autopar; choose another port", place);
   if (state == Dialing::State::other_version)
     fail("rank 0 at {} runs another version of autopar; all ranks need the same", place);
+  if (state == Dialing::State::encrypts)
+    fail("rank 0 at {} encrypts (--tls), rank {} does not; give --tls to all or to none", place,
+         self.rank);
+  if (state == Dialing::State::encrypts_not)
+    fail("rank {} encrypts (--tls), rank 0 at {} does not; give --tls to all or to none", self.rank,
+         place);
   if (state != Dialing::State::unproven) return;
   if (dialing.answer().bundle_digest != self.bundle_digest)
     fail(
@@ -291,7 +297,7 @@ Word receive_reply(const Socket& socket, const Rendezvous& rendezvous) {
   return word;
 }
 
-Meeting meet_as_other(const Rendezvous& rendezvous, std::shared_ptr<Introduction> self) {
+Meeting meet_as_other(const Rendezvous& rendezvous, const std::shared_ptr<Introduction>& self) {
   ToFirst made = connect_to_first(rendezvous, *self);
   const Word word = receive_reply(made.socket, rendezvous);
   self->meeting = word.head.meeting;
@@ -311,8 +317,7 @@ Meeting meet_as_other(const Rendezvous& rendezvous, std::shared_ptr<Introduction
 Meeting meet(const Rendezvous& rendezvous) {
   require(rendezvous.rank >= 0 && rendezvous.rank < rendezvous.size, "a rank is below the size");
   auto self = introduction_of(rendezvous);
-  return rendezvous.rank == 0 ? meet_as_first(rendezvous, std::move(self))
-                              : meet_as_other(rendezvous, std::move(self));
+  return rendezvous.rank == 0 ? meet_as_first(rendezvous, self) : meet_as_other(rendezvous, self);
 }
 
 void refuse_late(const IncomingPeer& peer) {

@@ -50,6 +50,8 @@ class TcpCommunicator final : public TransportCommunicator {
     exchange_within(timeout, "barrier", empty, receives);
   }
 
+  bool encrypts() const override { return connections_->network().encrypts(); }
+
   void note_work() override {
     if (connections_->tell(Sign::works)) connections_->check("the work");
   }

@@ -101,12 +101,15 @@ class SmallDisk {
 
 }  // namespace
 
-TEST_CASE("a bundle has a shard a rank, plan.json and meta-info.json, and nothing else") {
+TEST_CASE("a bundle has a shard a rank, plan.json, meta-info.json and a secret, and nothing else") {
   const TemporaryFolder folder;
   const bundle::MetaInfo written = SmallModel().write(folder / "out");
   CHECK(names_in(folder.path()) == Names{"out"});
   CHECK(names_in(folder / "out") == Names{"meta-info.json", "plan.json", "rank0.data", "rank0.onnx",
-                                          "rank1.data", "rank1.onnx", "rank2.data", "rank2.onnx"});
+                                          "rank1.data", "rank1.onnx", "rank2.data", "rank2.onnx",
+                                          "secret"});
+  CHECK(fs::status(folder / "out" / "secret").permissions() ==
+        (fs::perms::owner_read | fs::perms::owner_write));
   const bundle::MetaInfo read = bundle::load_meta_info(folder / "out");
   CHECK(to_json(read) == to_json(written));
   CHECK(meta_info_schema().accepts(to_json(read)));
@@ -124,15 +127,15 @@ TEST_CASE("a rank without large weights has no data file") {
   const bundle::MetaInfo info = model.write(folder / "out");
   CHECK(info.ranks[0].files.size() == 1);
   CHECK(names_in(folder / "out") ==
-        Names{"meta-info.json", "plan.json", "rank0.onnx", "rank1.onnx", "rank2.onnx"});
+        Names{"meta-info.json", "plan.json", "rank0.onnx", "rank1.onnx", "rank2.onnx", "secret"});
 }
 
-TEST_CASE("the same plan gives the same files") {
+TEST_CASE("the same plan gives the same files, and another secret") {
   const TemporaryFolder folder;
   SmallModel().write(folder / "a");
   SmallModel().write(folder / "b");
   for (const std::string& name : names_in(folder / "a")) {
-    CHECK(text_in(folder / "a" / name) == text_in(folder / "b" / name));
+    CHECK((text_in(folder / "a" / name) == text_in(folder / "b" / name)) == (name != "secret"));
   }
 }
 
@@ -209,7 +212,7 @@ TEST_CASE("an interruption leaves nothing behind") {
     CHECK_THROWS_WITH(check_interruption(), Contains("interrupted"));
     CHECK_THROWS_WITH(staged.publish(), Contains("interrupted"));
   }
-  CHECK(names_in(folder.path()) == Names{});
+  CHECK(names_in(folder.path()).empty());
   struct sigaction after {};
   sigaction(SIGTERM, nullptr, &after);
   CHECK(after.sa_handler == before.sa_handler);

@@ -287,7 +287,7 @@ TEST_CASE("strangers that are idle keep no rank out") {
     for (int i = 0; i < 300; ++i) idle.push_back(connect_soon(ranks[0].meeting_point));
     CHECK(errors_of({ranks[1], ranks[2]}, barrier) == std::vector<std::string>(2));
   }
-  CHECK(of_host == "");
+  CHECK(of_host.empty());
 }
 
 TEST_CASE("strangers are told of when a rank is missing") {

@@ -248,6 +248,7 @@ TEST_CASE("a barrier may have a longer timeout than other collectives") {
 TEST_CASE("a rank that fails ends the others at once, and they name it") {
   const bool says_so = GENERATE(true, false);
   const auto errors = errors_of(rendezvous_of(3), [&](HostCommunicator& world) {
+    world.barrier();
     if (world.rank() == 1) {
       if (says_so) world.abort();
       throw Error("the cause");
