@@ -41,7 +41,8 @@ std::string to_text(const TestResult& result) {
                         {"fixed_inputs", result.fixed_inputs},
                         {"inputs", result.inputs},
                         {"fixed_since", result.fixed_since},
-                        {"is_random", result.is_random}}
+                        {"is_random", result.is_random},
+                        {"unanswered", result.unanswered}}
       .dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
@@ -54,7 +55,8 @@ TestResult from_text(const std::string& text) {
           json.at("fixed_inputs"),
           json.at("inputs"),
           json.at("fixed_since"),
-          json.at("is_random")};
+          json.at("is_random"),
+          json.at("unanswered")};
 }
 
 bool is_failure(const TestResult& result) {

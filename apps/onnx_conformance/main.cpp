@@ -56,6 +56,10 @@ class Report {
                    one_line(results_[i].message));
     }
     print_fixed();
+    for (std::size_t i = 0; i < results_.size(); ++i)
+      if (!results_[i].unanswered.empty())
+        fmt::print("unanswered: {}: {}\n", folders_[i].filename().string(),
+                   one_line(results_[i].unanswered));
     for (const auto& [reason, count] : skipped) fmt::print("skipped: {} {}\n", count, reason);
     for (const Outcome outcome :
          {Outcome::refused, Outcome::wrong, Outcome::crashed, Outcome::hung})

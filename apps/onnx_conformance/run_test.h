@@ -30,6 +30,8 @@ struct TestResult {
   /// wants them constant; empty where none are.
   std::string fixed_since;
   bool is_random = false;  ///< as OnnxTest's
+  /// Of a test of odd inputs that expects an answer: why no way of running it gave one; else empty.
+  std::string unanswered;
 };
 
 struct TestOptions {
@@ -38,7 +40,7 @@ struct TestOptions {
   runtime::DeviceOptions device;
   /// Tests whose inputs may make no sense pass where they are refused with an Error: whole and with
   /// `ranks`, with no input fixed, with the odd one alone and with all. What a test expects is
-  /// compared where it runs.
+  /// compared where it runs, and the result tells where it does not run at all.
   bool are_odd = false;
   std::int64_t memory_bytes = 0;  ///< address space of a test's process; 0: as it comes
 };
