@@ -1,8 +1,12 @@
 #include "graph/onnx/operands/check_operands.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
+#include <array>
 #include <charconv>
 
+#include "graph/onnx/attribute_proto.h"
 #include "graph/onnx/operands/operand_form.h"
 #include "graph/onnx/operands/operand_table.h"
 
@@ -109,20 +113,70 @@ void check_flags(const onnx::NodeProto& node) {
   }
 }
 
+/// The integers of an input that is known; nullopt for others.
+std::optional<std::vector<std::int64_t>> known_integers(const NodeInContext& context,
+                                                        std::size_t input) {
+  if (!is_given(context, input)) return std::nullopt;
+  const auto& constant = context.inputs[input]->constant;
+  const bool is_known =
+      constant && constant->has_data() &&
+      (constant->type() == DataType::int64 || constant->type() == DataType::int32);
+  return is_known ? std::optional(constant->to_int64s()) : std::nullopt;
+}
+
 void check_axes(const NodeInContext& context) {
   if (!context.node.domain().empty() || !is_given(context, 0)) return;
   const auto rank = std::ssize(context.inputs[0]->shape);
   for (const AxesInput& line : axes_inputs()) {
     if (line.op_type != context.node.op_type() || !is_given(context, line.input)) continue;
-    const auto& axes = context.inputs[line.input]->constant;
-    const bool is_known = axes && axes->has_data() &&
-                          (axes->type() == DataType::int64 || axes->type() == DataType::int32);
-    if (!is_known) continue;
-    for (const std::int64_t axis : axes->to_int64s())
+    const auto axes = known_integers(context, line.input);
+    if (!axes) continue;
+    for (const std::int64_t axis : *axes)
       if (axis < -rank || axis >= rank)
         fail("its input '{}' has {}, but its data has {} dimension(s)",
              name_of_input(*context.schema, line.input), axis, rank);
   }
+}
+
+/// Inference reads no long lists: a shape of more dimensions than a tensor may have would count as
+/// one that only the run knows.
+void check_length_of_shape(const NodeInContext& context) {
+  constexpr std::array<AxesInput, 5> lists = {
+      {{"ConstantOfShape", 0}, {"Expand", 1}, {"Reshape", 1}, {"Tile", 1}, {"Unsqueeze", 1}}};
+  for (const AxesInput& line : lists) {
+    if (line.op_type != context.node.op_type() || !context.node.domain().empty()) continue;
+    if (!is_given(context, line.input)) continue;
+    const std::int64_t count = num_elements(context.inputs[line.input]->shape);
+    if (count > 1 &&
+        !is_possible(Shape(static_cast<std::size_t>(std::min<std::int64_t>(count, 1 << 16)), 1)))
+      fail("its input '{}' asks for {} dimensions, which are more than a tensor may have",
+           name_of_input(*context.schema, line.input), count);
+  }
+}
+
+/// Inference and kernels cut the signal by these.
+void check_frames(const NodeInContext& context) {
+  if (context.node.op_type() != "STFT" || !context.node.domain().empty()) return;
+  for (const std::size_t input : {std::size_t{1}, std::size_t{3}})
+    if (const auto numbers = known_integers(context, input); numbers && !numbers->empty())
+      if (const std::int64_t length = numbers->front(); length < 1)
+        fail("its input '{}' is {}, not positive", name_of_input(*context.schema, input), length);
+}
+
+/// Inference reads the first dimensions that are named, and no others.
+void check_permutation(const NodeInContext& context) {
+  if (context.node.op_type() != "Transpose" || !context.node.domain().empty()) return;
+  const auto* perm = find_attribute(context.node, "perm");
+  if (perm == nullptr || !is_given(context, 0)) return;
+  const Shape& shape = context.inputs[0]->shape;
+  std::vector<std::int64_t> named(perm->ints().begin(), perm->ints().end());
+  std::ranges::sort(named);
+  bool is_permutation = named.size() == shape.size();
+  for (std::size_t d = 0; is_permutation && d < named.size(); ++d)
+    is_permutation = named[d] == static_cast<std::int64_t>(d);
+  if (!is_permutation)
+    fail("its attribute 'perm' ({}) does not name each dimension of {} once",
+         fmt::join(perm->ints(), ", "), to_string(shape));
 }
 
 }  // namespace
@@ -130,6 +184,9 @@ void check_axes(const NodeInContext& context) {
 void check_operand_forms(const NodeInContext& context) {
   check_variadic(context);
   check_axes(context);
+  check_length_of_shape(context);
+  check_frames(context);
+  check_permutation(context);
   check_window(context.node);
   check_flags(context.node);
   std::optional<Misfit> furthest;

@@ -147,6 +147,32 @@ void check_col_to_im(const NodeInContext& context, const std::vector<OutputType>
     fail("blocks of {} elements do not fit its input of {}", elements, to_string(columns));
 }
 
+/// Each column has bytes of whole blocks, and a zero point a block: packed in bytes as the weights
+/// are, or numbers of A's type.
+void check_matmul_n_bits(const NodeInContext& context, const std::vector<OutputType>&) {
+  const onnx::NodeProto& node = context.node;
+  const std::int64_t bits = int_or(node, "bits", 4);
+  const std::int64_t block = int_or(node, "block_size", 0);
+  const std::int64_t depth = int_or(node, "K", 0);
+  const std::int64_t columns = int_or(node, "N", 0);
+  if ((bits != 2 && bits != 4 && bits != 8) || block < 8 || block > (1 << 30) || depth < 1 ||
+      columns < 1)
+    fail("its attributes make no sense: N {}, K {}, bits {}, block_size {}", columns, depth, bits,
+         block);
+  const std::int64_t blocks = depth / block + (depth % block == 0 ? 0 : 1);
+  const auto check = [&](const char* name, std::size_t input, std::int64_t a_column) {
+    const Shape& shape = context.inputs[input]->shape;
+    if (num_elements(shape) !=
+        checked_multiply(columns, a_column, "what a column of its weights has"))
+      fail("its input '{}' is {}, but its {} columns have {} each", name, to_string(shape), columns,
+           a_column);
+  };
+  check("B", 1, blocks * ((block * bits + 7) / 8));
+  if (context.inputs.size() <= 3 || context.inputs[3] == nullptr) return;
+  const bool is_packed = context.inputs[3]->type != context.inputs[0]->type;
+  check("zero_points", 3, is_packed ? (blocks * bits + 7) / 8 : blocks);
+}
+
 }  // namespace
 
 void check_results(const NodeInContext& context, const std::vector<OutputType>& outputs) {
@@ -160,6 +186,8 @@ void check_results(const NodeInContext& context, const std::vector<OutputType>& 
       {"Reshape", check_reshape},        {"ScatterElements", check_elements},
       {"ScatterND", check_slices},       {"TensorScatter", check_tensor_scatter},
   };
+  if (context.node.domain() == "com.microsoft" && context.node.op_type() == "MatMulNBits")
+    return check_matmul_n_bits(context, outputs);
   const auto found = table.find(context.node.op_type());
   if (!context.node.domain().empty() || found == table.end()) return;
   found->second(context, outputs);

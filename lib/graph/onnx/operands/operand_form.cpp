@@ -63,6 +63,12 @@ struct Wanted {
 /// nullopt where the factor is a name not known yet, or is of an input that is left out.
 std::optional<std::int64_t> factor(const NodeInContext& context, std::string_view text,
                                    const FormNames& names) {
+  if (const auto slash = text.find('/'); slash != text.npos) {
+    const auto above = factor(context, text.substr(0, slash), names);
+    const auto below = factor(context, text.substr(slash + 1), names);
+    if (!above || !below || *below <= 0 || *above < 0) return -1;  // no extent
+    return *above / *below + (*above % *below == 0 ? 0 : 1);
+  }
   if (const auto number = number_in(text)) return number;
   if (text[0] == '@') return attribute_or_default(context, text.substr(1));
   if (text[0] == '#') {
@@ -82,19 +88,13 @@ std::optional<std::int64_t> factor(const NodeInContext& context, std::string_vie
 }
 
 bool is_name(std::string_view text) {
-  return text.find_first_of("@#[") == text.npos && !number_in(text);
+  return text.find_first_of("@#[/") == text.npos && !number_in(text);
 }
 
-/// A product or quotient. Products beyond 64 bits are no extents.
+/// A product. One beyond 64 bits is no extent.
 Wanted wanted_of(const NodeInContext& context, std::string_view term, const FormNames& names) {
   constexpr std::int64_t nothing = -1;
   if (term == "_") return {.extent = std::nullopt, .is_any = true, .name = {}};
-  if (const auto slash = term.find('/'); slash != term.npos) {
-    const auto above = factor(context, term.substr(0, slash), names);
-    const auto below = factor(context, term.substr(slash + 1), names);
-    if (!above || !below || *below <= 0 || *above < 0) return {.extent = nothing, .name = {}};
-    return {.extent = *above / *below + (*above % *below == 0 ? 0 : 1), .name = {}};
-  }
   Wanted wanted;
   for (const std::string_view each : parts_of(term, '*')) {
     const auto known = factor(context, each, names);

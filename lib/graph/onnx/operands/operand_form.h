@@ -21,9 +21,9 @@ using FormNames = std::map<std::string, std::int64_t, std::less<>>;
 /// - `~` and dimensions: what broadcasts to them, without changing them;
 /// - dimensions, with spaces between them: `...` any number of them (once an alternative), `_` any
 ///   extent, `2[:]` those of input 2, `0[:@axis]` those in front of the attribute, `0[@axis:]` from
-///   it on, `0[@axis+1:]` behind it; or a product such as `4*h` or `0[@axis]/@block_size`, the
-///   quotient rounded up. Factors are a number, a name (one not known yet is told by this extent,
-///   two say nothing),
+///   it on, `0[@axis+1:]` behind it; or a product such as `4*h` or `@N*0[@axis]/@block_size`, in
+///   which a quotient is a factor that is rounded up. Factors are a number, a name (one not known
+///   yet is told by this extent, two say nothing),
 ///   `@kv_num_heads`: an integer attribute, `#axes`: how many integers an attribute has (the rank
 ///   of input 0 where it is absent), `rank`: of input 0, `outputs`: how many the node has, and
 ///   `0[@axis]`, `0[1]`: an input's extent.

@@ -124,18 +124,29 @@ constexpr OperandForms table[] = {
     {"QuantizeLinear", "block_size=0", "*, 0[@axis], 0[@axis]"},
     {"QuantizeLinear", "", "*, 0[:@axis] 0[@axis]/@block_size 0[@axis+1:], 1[:]"},
     {"MatMulNBits", "",
-     "... @K, @N blocks bytes | @N*blocks*bytes, "
-     "@N*@K/@block_size | @N @K/@block_size, *, *, @N",
+     "... @K, @N @K/@block_size bytes | _, "
+     "@N*@K/@block_size | @N @K/@block_size, @N*groups | @N groups, *, @N",
      microsoft_domain},
     // Attention
     {"Attention", "", "b k*r s e, b k t e, b k t v, ~ b k*r s _, b k past e, b k past v, b"},
     {"Attention", "",
      "b s @q_num_heads*e, b t @kv_num_heads*e, b t @kv_num_heads*v, ~ b @q_num_heads s _, "
      "b @kv_num_heads past e, b @kv_num_heads past v, b"},
-    {"RotaryEmbedding", "3", "b _ s _, _ a, 1[:], ~ b s"},
-    {"RotaryEmbedding", "3", "b s @num_heads*_, _ a, 1[:], ~ b s"},
-    {"RotaryEmbedding", "!3", "b _ s _, ~ b s _, 1[:]"},
-    {"RotaryEmbedding", "!3", "b s _, ~ b s _, 1[:]"},
+    {"RotaryEmbedding", "3", "b _ s _, _ a, 1[:], b s | 1 s | b 1 | 1 1"},
+    {"RotaryEmbedding", "3", "b s @num_heads*_, _ a, 1[:], b s | 1 s | b 1 | 1 1"},
+    {"RotaryEmbedding", "!3", "b _ s _, b s _ | 1 s _ | b 1 _ | 1 1 _, 1[:]"},
+    {"RotaryEmbedding", "!3", "b s _, b s _ | 1 s _ | b 1 _ | 1 1 _, 1[:]"},
+    {"GroupQueryAttention", "",
+     "b _ _, b _ _, b _ _, b @kv_num_heads past _, b @kv_num_heads past _, b | b 1, one, _ a, "
+     "7[:], "
+     "_ | _ _",
+     microsoft_domain},
+    // Of other domains, that have a body
+    {"GatherBlockQuantized", "", "_ ..., *, _ ..., _ ...", microsoft_domain},
+    {"GroupNorm", "", "_ _ _ ..., c, c, *, c", microsoft_domain},
+    {"SkipGroupNorm", "", "_ _ _ ..., c, c, *, c", microsoft_domain},
+    {"RotaryEmbedding", "", "_ _ _ | _ _ _ _, one | _ _", microsoft_domain},
+    {"Imputer", "", "_ ...", ml_domain},
     // Random numbers and tensors made of numbers
     {"BlackmanWindow", "", "one"},
     {"ConstantOfShape", "", "_"},
