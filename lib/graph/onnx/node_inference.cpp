@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <limits>
 #include <unordered_map>
 
 #include "graph/onnx/attribute_proto.h"
@@ -143,6 +144,29 @@ std::optional<Shape> resized_shape(const NodeInContext& context, const onnx::Typ
   return shape;
 }
 
+/// How many numbers a Range of known integers makes. Inference counts those of 32 bits in 32 bits,
+/// which a difference may exceed.
+std::optional<Shape> counted_range(const NodeInContext& context) {
+  if (!context.node.domain().empty() || context.node.op_type() != "Range") return std::nullopt;
+  std::vector<std::int64_t> numbers;
+  for (const Value* value : context.inputs) {
+    const bool is_known = value != nullptr && value->constant && value->constant->has_data() &&
+                          (value->type == DataType::int32 || value->type == DataType::int64);
+    if (!is_known) return std::nullopt;
+    numbers.push_back(value->constant->to_int64s().at(0));
+  }
+  const std::int64_t step = numbers.at(2);
+  std::int64_t whole = 0;
+  if (step == 0) fail("its step is 0");
+  if (__builtin_sub_overflow(numbers[1], numbers[0], &whole) ||
+      whole == std::numeric_limits<std::int64_t>::min())
+    fail("it counts from {} to {}, which are more than 64 bits apart", numbers[0], numbers[1]);
+  if (whole == 0 || (whole < 0) != (step < 0)) return Shape{0};
+  Shape shape{whole / step + (whole % step == 0 ? 0 : 1)};
+  if (!is_possible(shape)) fail("its output would have the impossible shape {}", to_string(shape));
+  return shape;
+}
+
 /// The first output's shape where inference left it open, if it is known.
 std::optional<Shape> open_shape(const NodeInContext& context, const onnx::TypeProto& inferred) {
   using Infer = std::optional<Shape> (*)(const NodeInContext&, const onnx::TypeProto&);
@@ -226,6 +250,7 @@ std::vector<OutputType> infer_outputs(const NodeInContext& context, std::string_
     std::vector<OutputType> outputs;
     for (const auto& type : inference.allOutputTypes_)
       outputs.push_back(output_of(type, context.node));
+    if (auto counted = counted_range(context)) outputs.at(0).shape = std::move(counted);
     check_results(context, outputs);
     if (!outputs.empty() && !outputs[0].shape)
       outputs[0].shape = open_shape(context, inference.allOutputTypes_[0]);

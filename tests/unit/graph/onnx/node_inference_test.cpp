@@ -2,6 +2,9 @@
 
 #include <onnx/defs/parser.h>
 
+#include <cstring>
+#include <limits>
+
 #include "base/error.h"
 #include "unit/graph/models.h"
 
@@ -121,6 +124,36 @@ TEST_CASE("shapes that ONNX's inference leaves open though constants tell them")
             .left_out()
             .constant(integers({0, 2, 8}))
             .shapes() == Dims{Shape{0, 2, 8}});
+}
+
+TEST_CASE("a Range counts in 64 bits") {
+  const auto range = [](DataType type, std::int64_t start, std::int64_t limit, std::int64_t step) {
+    Sketch sketch("y = Range (a, b, c)");
+    for (const std::int64_t number : {start, limit, step}) {
+      Tensor constant = Tensor::zeros(type, {});
+      if (type == DataType::int32) {
+        const auto narrow = static_cast<std::int32_t>(number);
+        std::memcpy(constant.mutable_bytes().data(), &narrow, sizeof narrow);
+      } else {
+        std::memcpy(constant.mutable_bytes().data(), &number, sizeof number);
+      }
+      sketch.constant(constant);
+    }
+    return sketch.shapes();
+  };
+  constexpr std::int64_t lowest = std::numeric_limits<std::int32_t>::min();
+  constexpr std::int64_t highest = std::numeric_limits<std::int32_t>::max();
+  CHECK(range(DataType::int32, 1, 10, 3) == Dims{Shape{3}});
+  CHECK(range(DataType::int32, 10, 1, -4) == Dims{Shape{3}});
+  CHECK(range(DataType::int32, 1, highest, -1) == Dims{Shape{0}});
+  CHECK(range(DataType::int32, lowest, highest, 1 << 30) == Dims{Shape{4}});
+  CHECK(range(DataType::int32, highest, lowest, lowest) == Dims{Shape{2}});
+  CHECK(range(DataType::int32, lowest, highest, lowest) == Dims{Shape{0}});
+  constexpr std::int64_t far = std::numeric_limits<std::int64_t>::max();
+  CHECK(range(DataType::int64, 0, far, far) == Dims{Shape{1}});
+  CHECK_THROWS_WITH(range(DataType::int64, -2, far, far), Contains("more than 64 bits apart"));
+  CHECK_THROWS_WITH(range(DataType::int64, 0, far, 1), Contains("impossible shape"));
+  CHECK_THROWS_WITH(range(DataType::int64, 0, 4, 0), Contains("its step is 0"));
 }
 
 TEST_CASE("shape arithmetic is propagated where all of it is known") {
