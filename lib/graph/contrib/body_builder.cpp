@@ -126,7 +126,8 @@ Operand BodyBuilder::cast(const Operand& x, DataType type) {
 }
 
 Operand BodyBuilder::reshape(const Argument& x, const Shape& shape) {
-  return op("Reshape", {x, shape});
+  const bool has_empty = std::ranges::find(shape, 0) != shape.end();
+  return op("Reshape", {x, shape}, has_empty ? Attributes{{"allowzero", 1}} : Attributes{});
 }
 
 Operand BodyBuilder::concat(const Operands& parts, std::int64_t axis) {
@@ -207,7 +208,8 @@ Operand unpack_numbers(BodyBuilder& body, const Operand& packed, const Shape& sh
     parts.push_back(body.op("Unsqueeze", {body.op("BitwiseAnd", {shifted, mask}), Ints{-1}}));
   }
   Shape whole = shape;
-  whole.back() = -1;
+  const std::int64_t a_byte = 8 / bits;
+  whole.back() = (shape.back() + a_byte - 1) / a_byte * a_byte;
   return body.slice(body.reshape(body.concat(parts, -1), whole), 0, shape.back(), -1);
 }
 

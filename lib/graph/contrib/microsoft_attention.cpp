@@ -65,7 +65,7 @@ void rotary_embedding(BodyBuilder& body) {
     fail("input {} and tables of {} are not supported", to_string(input), to_string(table));
   const std::int64_t sequence = input.size() == 3 ? input[1] : input[2];
   Operand positions = body["position_ids"];
-  if (body.shape("position_ids").size() == 1)  // of the first place alone
+  if (body.shape("position_ids").size() < 2)  // of the first place alone
     positions = body.op("Expand", {positions + body.counted(sequence), Ints{input[0], sequence}});
   Attributes attributes;
   const std::int64_t turned = 2 * table[1];

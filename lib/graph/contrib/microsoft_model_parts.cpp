@@ -209,8 +209,10 @@ struct DirectionOutputs {
 DirectionOutputs run_direction(BodyBuilder& body, const Lstm& of, std::int64_t d, const Bytes& x) {
   const bool is_reverse = body.string_attribute("direction", "forward") == "reverse" || d == 1;
   const Direction direction = direction_of(body, of, d);
-  const Operands inputs =
-      body.split(product(body, x, direction.input_weights), static_cast<std::size_t>(of.steps), 0);
+  Operands inputs;
+  if (of.steps > 0)
+    inputs = body.split(product(body, x, direction.input_weights),
+                        static_cast<std::size_t>(of.steps), 0);
   const auto initial = [&](const char* input) {
     if (body.has(input)) return own(body, of, input, d);
     return body.op("Expand", {body.number(0), Ints{of.batch, of.hidden}});
@@ -222,6 +224,8 @@ DirectionOutputs run_direction(BodyBuilder& body, const Lstm& of, std::int64_t d
     state = next_state(body, direction, inputs[place], state);
     results[place] = body.op("Unsqueeze", {state.hidden, Ints{0, 1}});
   }
+  if (results.empty())
+    results.push_back(body.floats(DataType::float32, {0, 1, of.batch, of.hidden}, {}));
   return {
       body.concat(results, 0),
       {body.op("Unsqueeze", {state.hidden, Ints{0}}), body.op("Unsqueeze", {state.cell, Ints{0}})}};

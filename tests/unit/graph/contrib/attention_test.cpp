@@ -166,9 +166,10 @@ OPERATOR_TEST("com.microsoft", "RotaryEmbedding", "pairs turn by the angles of t
         interleaved);
     check(call(x, each), merge_heads(by_each));
     check(call(split_heads(x, 2), each), by_each);
-    check(call(x, first), merge_heads(rotated(
-                              split_heads(x, 2), cosines, sines,
-                              [](std::int64_t, std::int64_t s) { return 2 + s; }, interleaved)));
+    for (const Array& offset : {first, Array({}, 2)})
+      check(call(x, offset), merge_heads(rotated(
+                                 split_heads(x, 2), cosines, sines,
+                                 [](std::int64_t, std::int64_t s) { return 2 + s; }, interleaved)));
   }
 }
 

@@ -58,6 +58,13 @@ OPERATOR_TEST("ai.onnx.ml", "FeatureVectorizer", "inputs side by side") {
     for (std::int64_t j = 0; j < 3; ++j) expected(i, j) = j < 2 ? a(i, j) : b(i, 0);
   check(Call(ml, "FeatureVectorizer", 3).in(a).in(b).set("inputdimensions", Ints{2, 1}).result(),
         expected);
+  // A row without columns is filled up with zeros.
+  check(Call(ml, "FeatureVectorizer", 3)
+            .in(Array(Shape{0}))
+            .in(Array({1, 1}, 4))
+            .set("inputdimensions", Ints{2, 1})
+            .result(),
+        Array({1, 3}, std::vector<double>{0, 0, 4}));
 }
 
 OPERATOR_TEST("ai.onnx.ml", "Imputer", "what is missing gets its column's value") {
@@ -451,9 +458,9 @@ OPERATOR_TEST("", "TfIdfVectorizer", "how often each n-gram comes in each row") 
   // 1-grams 5 and 8; 2-grams (5, 8), (8, 8).
   const Array x({2, 6}, std::vector<double>{5, 8, 8, 1, 5, 8, 8, 5, 2, 8, 3, 8});
   const Floats weights{2, 0.5F, 3, 4};
-  const auto call = [&](const char* mode, std::int64_t skips) {
+  const auto call_of = [&](const Array& given, const char* mode, std::int64_t skips) {
     return Call("", "TfIdfVectorizer")
-        .in(x, DataType::int64)
+        .in(given, DataType::int64)
         .set("mode", std::string(mode))
         .set("pool_int64s", Ints{5, 8, 5, 8, 8, 8})
         .set("ngram_counts", Ints{0, 2})
@@ -464,6 +471,7 @@ OPERATOR_TEST("", "TfIdfVectorizer", "how often each n-gram comes in each row") 
         .set("weights", weights)
         .result();
   };
+  const auto call = [&](const char* mode, std::int64_t skips) { return call_of(x, mode, skips); };
   // Columns: 8, 5, (8, 8), (5, 8).
   const Array counts({2, 4}, std::vector<double>{3, 2, 1, 2, 3, 1, 0, 0});
   const Array by_column = list({0.5, 2, 4, 3});
@@ -474,4 +482,5 @@ OPERATOR_TEST("", "TfIdfVectorizer", "how often each n-gram comes in each row") 
   // With one item between: row 0 gains (5, 8) at 0 and 2; row 1 gains (5, 8) at 1 and 3, (8, 8) at
   // 3 and 5.
   check(call("TF", 1), Array({2, 4}, std::vector<double>{3, 2, 1, 3, 3, 1, 1, 1}));
+  check(call_of(Array(Shape{0}), "TF", 0), list({0, 0, 0, 0}));
 }

@@ -261,6 +261,11 @@ OPERATOR_TEST("com.microsoft", "GatherBlockQuantized", "rows of packed numbers, 
               .set("quantize_axis", std::int64_t{1})
               .result(),
           expected);
+    Call none(ms, "GatherBlockQuantized");
+    none.in(packed(numbers), bytes).in(Array({0, 2}), DataType::int64).in(scales);
+    if (has_zeros) none.in(packed(zeros), bytes);
+    check(none.set("bits", std::int64_t{4}).set("block_size", std::int64_t{16}).result(),
+          Array({0, 2, 32}));
   }
 }
 
@@ -389,6 +394,32 @@ OPERATOR_TEST("com.microsoft", "DynamicQuantizeLSTM", "each step quantises its i
     check(outputs[1], in_one_direction(h), 1e-4);
     check(outputs[2], in_one_direction(c), 1e-4);
   }
+}
+
+OPERATOR_TEST("com.microsoft", "DynamicQuantizeLSTM", "no step leaves the state as it is") {
+  Draw draw;
+  const Quantised w = drawn(draw, {1, 4, 12}, 0.004, 120);
+  const Quantised r = drawn(draw, {1, 3, 12}, 0.005, 130);
+  const Array hidden = draw.numbers({1, 2, 3});
+  const Array cell = draw.numbers({1, 2, 3});
+  const auto outputs = Call(ms, "DynamicQuantizeLSTM")
+                           .in(Array({0, 2, 4}))
+                           .in(w.stored, bytes)
+                           .in(r.stored, bytes)
+                           .left_out()
+                           .left_out()
+                           .in(hidden)
+                           .in(cell)
+                           .left_out()
+                           .in(Array({1}, w.scale))
+                           .in(Array({1}, w.zero), bytes)
+                           .in(Array({1}, r.scale))
+                           .in(Array({1}, r.zero), bytes)
+                           .set("hidden_size", std::int64_t{3})
+                           .run(3);
+  check(outputs[0], Array({0, 1, 2, 3}));
+  check(outputs[1], hidden);
+  check(outputs[2], cell);
 }
 
 OPERATOR_TEST("com.microsoft", "MatMulNBits", "A times numbers of 4 bits, scaled by blocks") {
