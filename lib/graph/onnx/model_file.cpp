@@ -40,8 +40,13 @@ ModelFile::ModelFile(fs::path file, bool weights_may_be_absent)
       weights_may_be_absent_(weights_may_be_absent),
       mapped_(MappedFile::open(path_)) {
   keep_protobuf_silent();
-  if (!model_.ParseFromString(strip_weights(mapped_->bytes(), path_)))
-    fail("{} is damaged: its structure is no ONNX model; copy or export it again", path_.string());
+  if (!model_.ParseFromString(strip_weights(mapped_->bytes(), path_))) {
+    check_nesting(mapped_->bytes(), path_);
+    fail(
+        "{} is damaged, or its types are nested more than 100 deep: its structure is no ONNX "
+        "model; copy or export it again",
+        path_.string());
+  }
   if (!model_.has_graph() || model_.opset_import().empty())
     fail("{} is not an ONNX model, or truncated: it has no {}", path_.string(),
          model_.has_graph() ? "opset" : "graph");

@@ -1,5 +1,7 @@
 #include "graph/onnx/weight_stripping.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <optional>
@@ -176,6 +178,39 @@ std::string strip_tensor(Bytes file, Bytes tensor) {
   return out;
 }
 
+/// Text of a node that an error names.
+std::string describe_node(Bytes node) {
+  constexpr std::uint64_t name_field = 3;
+  constexpr std::uint64_t operator_field = 4;
+  std::string name;
+  std::string op_type;
+  const auto text = [](Bytes bytes) {
+    return std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  };
+  for (FieldReader reader(node); auto field = reader.next();) {
+    if (field->number == name_field) name = text(field->payload);
+    if (field->number == operator_field) op_type = text(field->payload);
+  }
+  return name.empty() ? fmt::format("an unnamed node ({})", op_type)
+                      : fmt::format("node '{}' ({})", name, op_type);
+}
+
+/// The first node whose graphs are nested so deep that messages in them may pass protobuf's limit.
+/// Takes no more stack than as many messages as that do.
+std::optional<std::string> deep_node(Message kind, Bytes message, Bytes node, int depth = 0) {
+  constexpr int below_a_graph = 5;  // an input, its type, its shape and a dimension
+  if (kind == Message::graph && depth + below_a_graph > deepest_nesting) return describe_node(node);
+  if (kind == Message::tensor) return std::nullopt;
+  if (kind == Message::node) node = message;
+  for (FieldReader reader(message); auto field = reader.next();) {
+    if (field->type != WireType::length_delimited) continue;
+    for (const ChildField& child : child_fields)
+      if (child.parent == kind && child.number == field->number)
+        if (auto found = deep_node(child.child, field->payload, node, depth + 1)) return found;
+  }
+  return std::nullopt;
+}
+
 std::string strip(Bytes file, Message kind, Bytes message, int depth = 0) {
   if (depth > deepest_nesting) throw Malformed{};
   if (kind == Message::tensor) return strip_tensor(file, message);
@@ -209,12 +244,25 @@ bool begins_like_a_model(Bytes file) {
 
 }  // namespace
 
+void check_nesting(std::span<const std::byte> model, const std::filesystem::path& file) {
+  std::optional<std::string> node;
+  try {
+    node = deep_node(Message::model, model, {});
+  } catch (const Malformed&) {
+    return;
+  }
+  if (node)
+    fail("{}: {} holds graphs that are nested too deep: protobuf's messages may be nested {} deep",
+         file.string(), *node, deepest_nesting);
+}
+
 std::string strip_weights(std::span<const std::byte> model, const std::filesystem::path& file) {
   if (!begins_like_a_model(model))
     fail("{} is not an ONNX file: give a model that was exported to ONNX", file.string());
   try {
     return strip(model, Message::model, model);
   } catch (const Malformed&) {
+    check_nesting(model, file);
     fail("{} is truncated or damaged: it ends in the middle of its data; copy or export it again",
          file.string());
   }

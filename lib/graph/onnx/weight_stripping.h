@@ -17,4 +17,7 @@ inline constexpr const char* this_file_location = "\x01this file";
 /// limits on the file's size. Throws Error where the bytes are no ONNX model or end too early.
 std::string strip_weights(std::span<const std::byte> model, const std::filesystem::path& file);
 
+/// Throws Error where graphs are nested deeper than protobuf parses, with the node that holds them.
+void check_nesting(std::span<const std::byte> model, const std::filesystem::path& file);
+
 }  // namespace autopar::graph

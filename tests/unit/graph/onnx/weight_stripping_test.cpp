@@ -2,7 +2,9 @@
 
 #include "unit/graph/models.h"
 
+using namespace autopar;
 using namespace autopar::graph;
+using Catch::Contains;
 
 namespace {
 
@@ -121,5 +123,44 @@ TEST_CASE("embedded weights load as views of the file, with the values they had"
     if (value.type == DataType::float32) CHECK(copy.values<float>()[511] == 511.0F);
     if (value.type == DataType::float64) CHECK(copy.values<double>()[511] == 511.0);
     if (value.type == DataType::int64) CHECK(copy.values<std::int64_t>()[1999] == 999);
+  }
+}
+
+TEST_CASE("graphs nested deeper than protobuf parses are named by the node that holds them") {
+  const auto nested = [](int depth) {
+    onnx::GraphProto graph;
+    graph.set_name("nested");
+    graph.add_output()->set_name("y");
+    graph.add_node()->set_op_type("Relu");
+    for (int level = 1; level <= depth; ++level) {
+      onnx::GraphProto outer;
+      outer.set_name("nested");
+      onnx::NodeProto& node = *outer.add_node();
+      node.set_name("level " + std::to_string(depth - level));
+      node.set_op_type("If");
+      node.add_attribute()->mutable_g()->Swap(&graph);
+      graph.Swap(&outer);
+    }
+    onnx::ModelProto model;
+    model.set_ir_version(9);
+    model.add_opset_import()->set_version(18);
+    model.mutable_graph()->Swap(&graph);
+    return model;
+  };
+  const TemporaryFolder folder;
+  const auto error_of = [&](int depth) {
+    write_model(nested(depth), folder / "model.onnx");
+    try {
+      load_onnx(folder / "model.onnx", {});
+    } catch (const Error& error) {
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  CHECK(error_of(20).find("nested too deep") == std::string::npos);
+  for (const int depth : {33, 60, 2000}) {
+    CAPTURE(depth);
+    CHECK_THAT(error_of(depth), Contains("node 'level ") &&
+                                    Contains("' (If) holds graphs that are nested too deep"));
   }
 }
