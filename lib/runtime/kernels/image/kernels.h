@@ -5,8 +5,10 @@
 
 namespace autopar::runtime {
 namespace cpu {
-/// oneDNN's poolings, in float32; null where it has no such form.
-MakeKernel make_onednn_average_pool, make_onednn_max_pool;
+/// oneDNN's poolings, in float32; null, or the other kernel, where it has no such form.
+MakeKernel make_onednn_average_pool;
+std::unique_ptr<Kernel> make_onednn_max_pool(const KernelRequest& request,
+                                             std::unique_ptr<Kernel> other);
 }  // namespace cpu
 
 namespace AUTOPAR_DEVICE {

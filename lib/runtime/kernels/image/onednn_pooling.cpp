@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <limits>
 
 #include "runtime/kernels/common/kernel_arguments.h"
 #include "runtime/kernels/cpu/onednn.h"
@@ -31,6 +32,31 @@ bool suits_onednn(const KernelRequest& request, const Pooling& pooling) {
          std::ranges::all_of(pooling.slide.end_pads, [](std::int64_t pad) { return pad >= 0; });
 }
 
+/// oneDNN begins a window's maximum with the lowest finite number, which stays where the window has
+/// nothing but -inf or NaN: then the image is pooled again, by the kernel that serves all types.
+class CheckedMaxPool : public Kernel {
+ public:
+  CheckedMaxPool(std::unique_ptr<Kernel> fast, std::unique_ptr<Kernel> exact)
+      : fast_(std::move(fast)), exact_(std::move(exact)) {}
+
+  void run(const KernelIo& io) override {
+    fast_->run(io);
+    const auto* out = io.outputs[0].as<const float>();
+    const bool is_doubtful =
+        std::find(out, out + io.outputs[0].elements(), std::numeric_limits<float>::lowest()) !=
+        out + io.outputs[0].elements();
+    if (is_doubtful) exact_->run(io);
+  }
+  std::int64_t scratch_bytes() const override {
+    return std::max(fast_->scratch_bytes(), exact_->scratch_bytes());
+  }
+  OwnMemory own_memory() const override { return fast_->own_memory(); }
+
+ private:
+  std::unique_ptr<Kernel> fast_;
+  std::unique_ptr<Kernel> exact_;
+};
+
 }  // namespace
 
 std::unique_ptr<Kernel> make_onednn_average_pool(const KernelRequest& request) {
@@ -48,10 +74,13 @@ std::unique_ptr<Kernel> make_onednn_average_pool(const KernelRequest& request) {
   return try_onednn_pooling(request, pooling, dnnl::algorithm::pooling_avg_include_padding);
 }
 
-std::unique_ptr<Kernel> make_onednn_max_pool(const KernelRequest& request) {
+std::unique_ptr<Kernel> make_onednn_max_pool(const KernelRequest& request,
+                                             std::unique_ptr<Kernel> other) {
   const Pooling pooling(request);
-  if (is_given(request.outputs, 1) || !suits_onednn(request, pooling)) return nullptr;
-  return try_onednn_pooling(request, pooling, dnnl::algorithm::pooling_max);
+  if (is_given(request.outputs, 1) || !suits_onednn(request, pooling)) return other;
+  auto fast = try_onednn_pooling(request, pooling, dnnl::algorithm::pooling_max);
+  if (!fast) return other;
+  return std::make_unique<CheckedMaxPool>(std::move(fast), std::move(other));
 }
 
 }  // namespace autopar::runtime::cpu

@@ -105,15 +105,13 @@ std::unique_ptr<Kernel> make_average_pool(const KernelRequest& request) {
 }
 
 std::unique_ptr<Kernel> make_max_pool(const KernelRequest& request) {
-  if constexpr (on_cpu)
-    if (auto kernel = cpu::make_onednn_max_pool(request)) return kernel;
   using Served = Joined<AllFloats, Types<std::int8_t, std::uint8_t>>;
   const Pooling pooling(request);
   const bool is_column_major = request.node.int_attribute("storage_order", 0) != 0;
   require_type(request, request.inputs[0].type, Served{});
   if (!pooling.sees_image && request.outputs[0].elements() > 0)
     fail("node '{}': MaxPool has windows that see nothing but padding", request.node.name);
-  return kernel_for_type(request, request.inputs[0].type, Served{}, [&]<typename T>(T) {
+  auto kernel = kernel_for_type(request, request.inputs[0].type, Served{}, [&]<typename T>(T) {
     return make_loops(request, [=](const KernelIo& io, const Loops& loops) {
       loops.each(io.outputs[0].elements(),
                  MaxPoolElement<T>{io.inputs[0].as<const T>(), io.outputs[0].as<T>(),
@@ -121,6 +119,8 @@ std::unique_ptr<Kernel> make_max_pool(const KernelRequest& request) {
                                    is_column_major});
     });
   });
+  if constexpr (on_cpu) return cpu::make_onednn_max_pool(request, std::move(kernel));
+  return kernel;
 }
 
 std::unique_ptr<Kernel> make_lp_pool(const KernelRequest& request) {

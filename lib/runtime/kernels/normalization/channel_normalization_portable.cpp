@@ -211,10 +211,10 @@ std::unique_ptr<Kernel> make_batch_normalization(const KernelRequest& request) {
   const auto momentum = static_cast<double>(request.node.float_attribute("momentum", 0.9F));
   return kernel_for_type(request, request.inputs[0].type, AllFloats{}, [&]<typename T>(T) {
     const auto run = [=](const KernelIo& io, const Loops& loops) {
-      if (io.outputs[0].elements() == 0) return;
       AnyFloats mean(io.inputs[3]);
       AnyFloats variance(io.inputs[4]);
       if (trains) take_statistics<T>(io, loops, groups, momentum, mean, variance);
+      if (io.outputs[0].elements() == 0) return;
       loops.rows(
           groups.images * groups.channels, groups.places,
           BatchNormalizedPlanes<T>{io.inputs[0].as<const T>(), io.outputs[0].as<T>(),

@@ -89,6 +89,26 @@ TEST_CASE("MaxPool takes the largest, in every type") {
     });
 }
 
+TEST_CASE("the largest of windows that have nothing but -inf, or NaN, is that") {
+  for (const DataType type : float_types)
+    for (const double lowest :
+         {-std::numeric_limits<double>::infinity(), std::numeric_limits<double>::quiet_NaN()}) {
+      std::vector<double> pixels(2 * 16 * 8, lowest);
+      for (std::size_t i = 0; i < pixels.size() / 2; ++i) pixels[i] = static_cast<double>(i);
+      const Tensor out = run_node({"MaxPool",
+                                   {{"kernel_shape", Integers{2, 2}}, {"strides", Integers{2, 2}}},
+                                   {tensor_of(type, {2, 1, 16, 8}, pixels)},
+                                   {{type, {2, 1, 8, 4}}}})
+                             .front();
+      for (std::size_t i = 0; i < 32; ++i) {
+        const std::size_t corner = i / 4 * 16 + i % 4 * 2 + 9;
+        REQUIRE(number_at(out, i) == static_cast<double>(corner));
+        const double other = number_at(out, 32 + i);
+        REQUIRE((std::isnan(lowest) ? std::isnan(other) : other == lowest));
+      }
+    }
+}
+
 TEST_CASE("MaxPool tells where it found the largest, in either order of places") {
   for (const bool column_major : {false, true})
     for_random_windows(DataType::float32, true, [&](RandomWindows windows, const Tensor& in) {

@@ -107,6 +107,22 @@ TEST_CASE(
     }
 }
 
+TEST_CASE(
+    "BatchNormalization in training moves the running statistics by those of no images, too") {
+  const Shape none{0, 2, 3};
+  const Tensor numbers = tensor_of(DataType::float32, {2}, {1, 2});
+  const auto outputs =
+      run_node({"BatchNormalization",
+                {{"momentum", 0.75F}, {"training_mode", std::int64_t{1}}},
+                {Tensor::zeros(DataType::float32, none), numbers, numbers, numbers, numbers},
+                {{DataType::float32, none}, {DataType::float32, {2}}, {DataType::float32, {2}}}});
+  CHECK(outputs[0].elements() == 0);
+  for (std::int64_t channel = 0; channel < 2; ++channel) {
+    CHECK(std::isnan(of_channel(outputs[1], channel)));
+    CHECK(std::isnan(of_channel(outputs[2], channel)));
+  }
+}
+
 TEST_CASE("GroupNormalization and InstanceNormalization equal loops") {
   Random random(3);
   for (const DataType type : float_types)
