@@ -77,14 +77,27 @@ void qembed_layer_normalization(BodyBuilder& body) {
   add_mask_index(body, "mask_index_out");
 }
 
+bool has_several(const BodyBuilder& body, const char* parameter) {
+  return body.has(parameter) && num_elements(body.shape(parameter)) != 1;
+}
+
+/// A scale or zero point of each column of a matrix: one number stands for all of them.
+Operand of_each_column(BodyBuilder& body, const char* parameter, const char* matrix) {
+  if (!body.has(parameter) || has_several(body, parameter)) return body[parameter];
+  return body.op("Expand",
+                 {quantisation_parameter(body, parameter), Ints{body.shape(matrix).back()}});
+}
+
 /// An Attention, which has a body of its own, of dequantised tokens and weights: products of bytes
 /// once they are fused.
 void qattention(BodyBuilder& body) {
   const Operand tokens = numbers_of(body, body["input"], "input");
-  const bool is_per_column = num_elements(body.shape("weight_scale")) != 1;
+  const bool is_per_column =
+      has_several(body, "weight_scale") || has_several(body, "weight_zero_point");
   const Operand weights =
       is_per_column ? body.op("DequantizeLinear",
-                              {body["weight"], body["weight_scale"], body["weight_zero_point"]},
+                              {body["weight"], of_each_column(body, "weight_scale", "weight"),
+                               of_each_column(body, "weight_zero_point", "weight")},
                               {{"axis", 1}})
                     : numbers_of(body, body["weight"], "weight");
   const std::size_t outputs = body.wants("present") ? 2 : 1;

@@ -2,7 +2,8 @@
 
 #include "runtime/kernels/elementwise/functions.h"
 
-/// Activations, as functions.h tells. NaN stays NaN.
+/// Activations, as functions.h tells. NaN stays NaN but where the definition says 0 of all that is
+/// not beyond a threshold.
 namespace autopar::runtime::functions {
 
 struct Relu {
@@ -22,7 +23,7 @@ struct ThresholdedRelu {
   Parameters p;
   template <typename T>
   AUTOPAR_ELEMENTWISE T operator()(T x) const {
-    return x <= static_cast<T>(p.a) ? T(0) : x;
+    return x > static_cast<T>(p.a) ? x : T(0);
   }
 };
 /// b is lambd, a the bias.
@@ -32,7 +33,7 @@ struct Shrink {
   AUTOPAR_ELEMENTWISE T operator()(T x) const {
     const T bias = static_cast<T>(p.a);
     const T lambd = static_cast<T>(p.b);
-    return x < -lambd ? x + bias : (x > lambd ? x - bias : (x != x ? x : T(0)));
+    return x < -lambd ? x + bias : (x > lambd ? x - bias : T(0));
   }
 };
 struct Elu {

@@ -336,6 +336,39 @@ OPERATOR_TEST("com.microsoft", "QAttention", "an Attention of what tokens and we
         expected, 1e-4);
 }
 
+OPERATOR_TEST("com.microsoft", "QAttention", "weights have a scale or zero point for each column") {
+  Draw draw;
+  const Quantised tokens = drawn(draw, {2, 3, 8}, 0.01, 128);
+  const Array weights = draw.integers({8, 12}, 0, 255);
+  const Array bias = draw.numbers({12});
+  const Array one_scale({1}, 0.005);
+  const Array one_zero(Shape{}, 100);
+  const Array scales = draw.numbers({12}, 0.002, 0.008);
+  const Array zeros = draw.integers({12}, 80, 120);
+  for (const auto& [scale, zero] :
+       {std::pair(scales, zeros), std::pair(scales, one_zero), std::pair(one_scale, zeros)}) {
+    const Array numbers = product(sum(weights, map(zero, [](double z) { return -z; })), scale);
+    check(Call(ms, "QAttention")
+              .in(tokens.stored, bytes)
+              .in(weights, bytes)
+              .in(bias)
+              .in(Array({}, tokens.scale))
+              .in(scale)
+              .left_out()
+              .in(Array({}, tokens.zero), bytes)
+              .in(zero, bytes)
+              .set("num_heads", std::int64_t{2})
+              .result(),
+          Call(ms, "Attention")
+              .in(tokens.numbers())
+              .in(numbers)
+              .in(bias)
+              .set("num_heads", std::int64_t{2})
+              .result(),
+          1e-4);
+  }
+}
+
 OPERATOR_TEST("com.microsoft", "DynamicQuantizeLSTM", "each step quantises its input and state") {
   Draw draw;
   constexpr std::int64_t steps = 3;
