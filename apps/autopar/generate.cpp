@@ -90,6 +90,7 @@ std::string json_line(std::size_t number, const TokenIds& prompt, const Generate
 
 struct GenerateCommand {
   std::filesystem::path dir;
+  std::string limits;
   std::filesystem::path ids;
   std::vector<std::string> input_files;
   DeviceChoice device;
@@ -112,7 +113,7 @@ struct GenerateCommand {
       if (ids != "-") prompts = read_prompts(ids);
     });
     problems.collect([&] { ports = decoder_ports(); });
-    problems.collect([&] { session_options.shapes = planner::shape_source(dir); });
+    problems.collect([&] { session_options.shapes = planner::shape_source(dir, limits); });
     if (ports && !prompts.empty())
       problems.collect([&] { runtime::check_prompts(*ports, prompts, options); });
     problems.throw_if_any();
@@ -180,6 +181,7 @@ void add_generate_command(CLI::App& app) {
   CLI::App* sub = app.add_subcommand(
       "generate", "Go on with texts, token by token, by a bundle that is a decoder of text");
   sub->add_option("--dir", command->dir, "The bundle")->required();
+  add_limits_option(*sub, command->limits);
   sub->add_option("--ids", command->ids,
                   "Prompts as numbers of tokens, a prompt a line, with spaces or commas between; - "
                   "is standard input (rank 0's)")

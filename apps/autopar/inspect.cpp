@@ -168,7 +168,7 @@ void add_inspect_command(CLI::App& app) {
   auto command = std::make_shared<InspectCommand>();
   CLI::App* sub = app.add_subcommand("inspect", "What is in a model or a bundle");
   sub->add_option("what", command->model.file, "An ONNX file or a bundle")->required();
-  add_limits_option(*sub, command->model);
+  add_limits_option(*sub, command->model.limits);
   sub->add_option(
          "--shape", command->model.shapes,
          "Shape of a model input, NAME=1x128 or a glob, or extent of a symbol, batch=1, with "

@@ -37,13 +37,13 @@ void add_model_options(CLI::App& command, planner::ModelOptions& options) {
           "none: "
           "no such pairs); may be repeated")
       ->allow_extra_args(false);
-  add_limits_option(command, options);
+  add_limits_option(command, options.limits);
 }
 
-void add_limits_option(CLI::App& command, planner::ModelOptions& options) {
+void add_limits_option(CLI::App& command, std::string& limits) {
   const graph::ImportLimits usual;
   command.add_option(
-      "--limits", options.limits,
+      "--limits", limits,
       fmt::format("What the model may grow to while it is read, of a few or all: nodes made by "
                   "functions and loops, rounds of loops, outputs of a node, bytes of constants "
                   "(default: nodes={},rounds={},outputs={},constants={}GiB)",

@@ -8,7 +8,7 @@ namespace autopar {
 
 void add_model_options(CLI::App& command, planner::ModelOptions& options);
 /// --limits, of commands that read a model.
-void add_limits_option(CLI::App& command, planner::ModelOptions& options);
+void add_limits_option(CLI::App& command, std::string& limits);
 void add_plan_options(CLI::App& command, planner::PlanOptions& options);
 /// --operators, whose libraries are loaded when the command line is read.
 void add_operators_option(CLI::App& command);

@@ -44,6 +44,7 @@ double median(std::vector<double> seconds) {
 
 struct RunCommand {
   std::filesystem::path dir;
+  std::string limits;
   InputOptions inputs;
   std::filesystem::path output_dir;
   DeviceChoice device;
@@ -85,7 +86,7 @@ struct RunCommand {
       check_loop_options();
       options.loop.choices = parsed_choices();
       info = bundle::load_meta_info(dir);
-      session_options.shapes = planner::shape_source(dir);
+      session_options.shapes = planner::shape_source(dir, limits);
       runtime::set_states(info, session_options.states);
       runtime::check_loop(info, info.profiles.front(), options.loop);
       if (options.loop.is_loop() && info.profiles.size() == 1)  // else the inputs tell which it is
@@ -104,7 +105,7 @@ struct RunCommand {
     problems.collect([&] { check_alone_with_requests(); });
     problems.collect([&] { session_options.device = device.checked(); });
     problems.collect([&] { session_options.launch = launching.checked(); });
-    problems.collect([&] { session_options.shapes = planner::shape_source(dir); });
+    problems.collect([&] { session_options.shapes = planner::shape_source(dir, limits); });
     problems.throw_if_any();
     session_options.command = "run --requests";
     const auto [count, refused] = answers();
@@ -246,6 +247,7 @@ void add_run_command(CLI::App& app) {
   CLI::App* sub = app.add_subcommand(
       "run", "Run a bundle: every rank in this process, or one rank, by --rank or under mpirun");
   sub->add_option("--dir", command->dir, "The bundle")->required();
+  add_limits_option(*sub, command->limits);
   command->launching.add_to(*sub);
   command->device.add_to(*sub);
   command->inputs.add_to(*sub);

@@ -57,6 +57,7 @@ void open_shapes(std::vector<runtime::ModelPort>& ports,
 
 struct ServeCommand {
   std::filesystem::path dir;
+  std::string limits;
   std::string name;
   DeviceChoice device;
   LaunchChoice launching;
@@ -70,7 +71,7 @@ struct ServeCommand {
     Problems problems;
     problems.collect([&] { session_options.device = device.checked(); });
     problems.collect([&] { session_options.launch = launching.checked(); });
-    problems.collect([&] { session_options.shapes = planner::shape_source(dir); });
+    problems.collect([&] { session_options.shapes = planner::shape_source(dir, limits); });
     problems.collect([&] { check_joining(); });
     problems.throw_if_any();
     session_options.command = "serve";
@@ -108,7 +109,7 @@ struct ServeCommand {
     session.get().load();
     std::optional<serving::RequestJoiner> joiner;
     if (most_rows) {
-      joiner.emplace(session, planner::row_proof(dir), *most_rows);
+      joiner.emplace(session, planner::row_proof(dir, limits), *most_rows);
       joiner->check();
     }
     const InterruptionGuard guard;
@@ -139,6 +140,7 @@ void add_serve_command(CLI::App& app) {
   CLI::App* sub = app.add_subcommand(
       "serve", "Serve a bundle over HTTP by the Open Inference Protocol, version 2");
   sub->add_option("--dir", command->dir, "The bundle")->required();
+  add_limits_option(*sub, command->limits);
   sub->add_option("--listen", command->options.place,
                   "HOST:PORT or [ADDRESS]:PORT, without encryption or authentication; port 0 is "
                   "any that is free")

@@ -72,7 +72,7 @@ void add_verify_command(CLI::App& app) {
   sub->add_option("--constant", command->model.constants,
                   "As the model was partitioned with, NAME=FILE (.npy or .pb); may be repeated")
       ->allow_extra_args(false);
-  add_limits_option(*sub, command->model);
+  add_limits_option(*sub, command->model.limits);
   sub->add_option(
       "--tolerance", command->tolerance,
       "Largest relative error allowed (default: 1e-4; 1e-2 for models with float16, 8e-2 "

@@ -91,9 +91,10 @@ BatchDims cut_dims(const Graph& graph, const Dims& dims) {
   return found;
 }
 
-BatchDims prove(const fs::path& bundle_dir, const InputShapes& inputs, const Dims& dims) {
-  const Graph one = import_structure(bundle_dir, with_rows(inputs, dims, 1));
-  const Graph several = import_structure(bundle_dir, with_rows(inputs, dims, tried_rows));
+BatchDims prove(const fs::path& bundle_dir, const InputShapes& inputs, const Dims& dims,
+                const std::string& limits) {
+  const Graph one = import_structure(bundle_dir, with_rows(inputs, dims, 1), limits);
+  const Graph several = import_structure(bundle_dir, with_rows(inputs, dims, tried_rows), limits);
   try {
     BatchDims found = cut_dims(several, dims);
     if (!program::differ_in_batch_alone(one, several, 1, tried_rows))
@@ -105,11 +106,11 @@ BatchDims prove(const fs::path& bundle_dir, const InputShapes& inputs, const Dim
 }
 
 BatchDims prove_any(const fs::path& bundle_dir, const InputShapes& inputs,
-                    const std::vector<Dims>& possible) {
+                    const std::vector<Dims>& possible, const std::string& limits) {
   std::exception_ptr refusal;
   for (const Dims& dims : possible) {
     try {
-      return prove(bundle_dir, inputs, dims);
+      return prove(bundle_dir, inputs, dims, limits);
     } catch (const Error&) {
       if (!refusal) refusal = std::current_exception();
     }
@@ -120,14 +121,14 @@ BatchDims prove_any(const fs::path& bundle_dir, const InputShapes& inputs,
 
 }  // namespace
 
-runtime::RowProof row_proof(const fs::path& bundle_dir) {
+runtime::RowProof row_proof(const fs::path& bundle_dir, const std::string& limits) {
   if (bundle::load_meta_info(bundle_dir).structure.empty()) return {};
   const auto possible = std::make_shared<std::optional<std::vector<Dims>>>();
   return [=](const InputShapes& inputs) {
     if (!*possible)
       *possible =
           possible_batches(graph::onnx_overview(bundle_dir / bundle::structure_file).inputs);
-    return prove_any(bundle_dir, inputs, **possible);
+    return prove_any(bundle_dir, inputs, **possible, limits);
   };
 }
 

@@ -94,8 +94,9 @@ void check_ports(const bundle::MetaInfo& info, const Graph& graph, const fs::pat
 }
 
 /// The model with inputs of these shapes. Weights have no data.
-Graph import(const Structure& structure, const fs::path& dir, const InputShapes& inputs) {
-  Graph graph = import_structure(dir, inputs);
+Graph import(const Structure& structure, const fs::path& dir, const InputShapes& inputs,
+             const std::string& limits) {
+  Graph graph = import_structure(dir, inputs, limits);
   check_ports(structure.info, graph, dir);
   set_states(structure.info, graph);
   return graph;
@@ -169,8 +170,8 @@ struct PlannedShape {
 };
 
 runtime::ShapedProgram make(const Structure& structure, const fs::path& dir,
-                            const InputShapes& inputs) {
-  const Graph graph = import(structure, dir, inputs);
+                            const InputShapes& inputs, const std::string& limits) {
+  const Graph graph = import(structure, dir, inputs, limits);
   const auto made = std::make_shared<PlannedShape>();
   made->plan = search::similar_pipeline(
       graph, structure.stages[bundle::nearest_profile(structure.info, inputs)]);
@@ -185,13 +186,14 @@ runtime::ShapedProgram make(const Structure& structure, const fs::path& dir,
 
 }  // namespace
 
-runtime::ShapeSource shape_source(const fs::path& bundle_dir) {
+runtime::ShapeSource shape_source(const fs::path& bundle_dir, const std::string& limits) {
+  graph::parse_import_limits(limits);  // what is wrong with them is told at once
   bundle::MetaInfo info = bundle::load_meta_info(bundle_dir);
   if (info.structure.empty()) return {};
   const auto structure = std::make_shared<std::optional<Structure>>();
   return [=](const InputShapes& inputs) {
     if (!*structure) *structure = read_structure(info, bundle_dir);
-    return make(**structure, bundle_dir, inputs);
+    return make(**structure, bundle_dir, inputs, limits);
   };
 }
 

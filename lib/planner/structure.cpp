@@ -33,12 +33,13 @@ std::string text_of(const runtime::InputShapes& inputs) {
   return fmt::format("{}", fmt::join(shapes, ", "));
 }
 
-graph::Graph import_structure(const fs::path& bundle_dir, const runtime::InputShapes& inputs) {
+graph::Graph import_structure(const fs::path& bundle_dir, const runtime::InputShapes& inputs,
+                              const std::string& limits) {
   graph::ImportOptions how = common_import_options();
   how.shapes = {inputs.begin(), inputs.end()};
   how.shapes_are_of_tensors = true;
   how.weights_may_be_absent = true;
-  how.limits = graph::unlimited_import;  // partition has held the model against them
+  how.limits = graph::parse_import_limits(limits);
   graph::Graph graph;
   try {
     graph = graph::load_onnx(bundle_dir / bundle::structure_file, how);

@@ -13,10 +13,11 @@ namespace autopar::planner {
 /// "x 1x128, mask 1x128"
 std::string text_of(const runtime::InputShapes& inputs);
 
-/// The model with inputs of these shapes, ready to be split. Weights have no data. Throws Error
-/// where the model does not take them.
+/// The model with inputs of these shapes, ready to be split, within these limits
+/// (graph/onnx/import_limits.h). Weights have no data. Throws Error where the model does not take
+/// them.
 graph::Graph import_structure(const std::filesystem::path& bundle_dir,
-                              const runtime::InputShapes& inputs);
+                              const runtime::InputShapes& inputs, const std::string& limits);
 
 /// Shapes as the model itself declares them, by input and output, with -1 for what may vary. Empty
 /// where the bundle has no structure.

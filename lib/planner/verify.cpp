@@ -59,7 +59,7 @@ std::optional<Verification> verify(const ModelOptions& model,
                                    const NamedTensors& inputs,
                                    const runtime::SessionOptions& options) {
   runtime::SessionOptions with_shapes = options;
-  if (!with_shapes.shapes) with_shapes.shapes = shape_source(bundle_dir);
+  if (!with_shapes.shapes) with_shapes.shapes = shape_source(bundle_dir, model.limits);
   runtime::Session session(bundle_dir, with_shapes);
   const runtime::RunResult sharded = session.run(inputs);
   if (!session.has_first_rank()) return std::nullopt;

@@ -150,7 +150,7 @@ Graph load_shard(const bundle::MetaInfo& info, std::size_t profile,
   const bundle::ProfileInfo& of_profile = info.profiles[profile];
   const bundle::RankInfo& of_rank = info.ranks[static_cast<std::size_t>(rank)];
   graph::ImportOptions as_it_is;
-  as_it_is.limits = graph::unlimited_import;  // partition has held the model against them
+  as_it_is.limits = graph::shard_limits;
   as_it_is.unrolls = false;
   Graph shard = graph::load_onnx(dir / of_rank.files[profile].name, as_it_is);
   for (const bool sends : {false, true}) check_messages(of_profile, shard, rank, sends);

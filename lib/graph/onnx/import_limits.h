@@ -30,6 +30,11 @@ inline constexpr ImportLimits unlimited_import{
     .outputs = std::numeric_limits<std::int64_t>::max(),
     .constants = std::numeric_limits<std::int64_t>::max()};
 
+/// Of a shard: what a partition writes is flat and folded, so that reading it makes next to
+/// nothing, whatever the model was allowed. Only the nodes that the file itself has may have many
+/// outputs.
+inline constexpr ImportLimits shard_limits{.outputs = std::numeric_limits<std::int64_t>::max()};
+
 /// Reads "nodes=1000000,rounds=200000,outputs=5000,constants=4GiB"; what it leaves out is as by
 /// default, all where it is empty. Throws Error that shows the form.
 ImportLimits parse_import_limits(std::string_view text);

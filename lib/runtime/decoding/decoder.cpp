@@ -64,7 +64,7 @@ bool keeps_places(const bundle::MetaInfo& info, const std::filesystem::path& dir
                                  .is_native = {},
                                  .weights_may_be_absent = true,
                                  .unrolls = false,
-                                 .limits = graph::unlimited_import};
+                                 .limits = graph::shard_limits};
   const std::string& file = rank_with(info, state).files.front().name;
   const graph::Graph shard = graph::load_onnx(dir / file, how);
   return graph::keeps_places(shard, {index_of(shard, shard.outputs, state.output),
