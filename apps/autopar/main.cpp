@@ -4,16 +4,17 @@
 
 #include <cstdio>
 #include <cstdlib>
+#include <exception>
 #include <filesystem>
 #include <new>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <system_error>
 
-#include "base/out_of_memory.h"
 #include "base/problems.h"
 #include "base/text.h"
 #include "commands.h"
+#include "lack_of_memory.h"
 
 namespace {
 
@@ -35,13 +36,8 @@ void use_short_waits(char** argv) {
   execv(program.c_str(), argv);  // returns only where that is impossible; then waits are long
 }
 
-}  // namespace
-
-int main(int argc, char** argv) {
-  use_short_waits(argv);
-  spdlog::set_default_logger(spdlog::stderr_color_mt("autopar"));
-  spdlog::set_pattern("%^%l%$: %v");
-
+/// Runs the subcommand; the exit code.
+int run_command(int argc, char** argv) {
   CLI::App app{"autopar: split an ONNX model over several devices and run it", "autopar"};
   app.set_version_flag("--version", AUTOPAR_VERSION);
   app.require_subcommand(1);
@@ -53,24 +49,30 @@ int main(int argc, char** argv) {
   autopar::add_verify_command(app);
   autopar::add_inspect_command(app);
   autopar::add_calibrate_command(app);
-
   try {
     app.parse(argc, argv);
-    if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) {
-      autopar::fail("cannot write the results to standard output; is the disk full?");
-    }
-    return 0;
   } catch (const CLI::Success& help_or_version) {
     return app.exit(help_or_version);
   } catch (const CLI::ParseError& usage) {
     app.exit(usage);
     return wrong_usage;
-  } catch (const autopar::OutOfMemory& error) {
-    spdlog::error("{}", error.what());
-    return failed;
-  } catch (const std::bad_alloc&) {
-    spdlog::error("out of memory; free some, raise the limit, or use more ranks");
-    return failed;
+  }
+  if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0)
+    autopar::fail("cannot write the results to standard output; is the disk full?");
+  return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  use_short_waits(argv);
+  autopar::end_in_one_line_without_memory();
+  try {
+    spdlog::set_default_logger(spdlog::stderr_color_mt("autopar"));
+    spdlog::set_pattern("%^%l%$: %v");
+    return run_command(argc, argv);
+  } catch (const std::bad_alloc& error) {
+    return autopar::fail_for_memory(error);
   } catch (const std::system_error& error) {
     if (error.code() != std::errc::resource_unavailable_try_again) {
       spdlog::error("{}", autopar::one_line(error.what()));

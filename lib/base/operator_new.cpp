@@ -17,22 +17,27 @@ constexpr std::size_t least_alignment = __STDCPP_DEFAULT_NEW_ALIGNMENT__;
 /// From here on blocks are taken by the call that tests can make fail (tests/faults).
 constexpr std::size_t small = 4096;
 
+[[noreturn]] void refuse(const autopar::OutOfMemory& error) {
+  if (autopar::VitalMemory::is_asked_for()) autopar::end_with_error(error.what());
+  throw error;
+}
+
 void check_free(std::size_t bytes) {
   const autopar::FreeMemory free = autopar::free_memory();
   const auto there_are = static_cast<std::size_t>(free.bytes);
-  if (bytes > there_are) throw autopar::OutOfMemory(bytes, there_are, free.of);
+  if (bytes > there_are) refuse(autopar::OutOfMemory(bytes, there_are, free.of));
 }
 
 void* take(std::size_t bytes, std::size_t alignment) {
   if (bytes >= large) check_free(bytes);
   if (bytes > std::numeric_limits<std::size_t>::max() - alignment)
-    throw autopar::OutOfMemory(bytes);
+    refuse(autopar::OutOfMemory(bytes));
   void* const memory =
       bytes < small && alignment == least_alignment
           ? std::malloc(std::max<std::size_t>(bytes, 1))
           : std::aligned_alloc(alignment, (std::max<std::size_t>(bytes, 1) + alignment - 1) /
                                               alignment * alignment);
-  if (memory == nullptr) throw autopar::OutOfMemory(bytes);
+  if (memory == nullptr) refuse(autopar::OutOfMemory(bytes));
   return memory;
 }
 

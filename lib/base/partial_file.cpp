@@ -1,5 +1,6 @@
 #include "base/partial_file.h"
 
+#include <dirent.h>
 #include <fcntl.h>
 #include <linux/magic.h>
 #include <sys/file.h>
@@ -11,6 +12,8 @@
 #include <cerrno>
 #include <chrono>
 #include <cstring>
+#include <memory>
+#include <new>
 #include <optional>
 #include <random>
 #include <string>
@@ -120,21 +123,30 @@ PartialFile make_partial(const fs::path& place, const Make& make) {
     if (!file) continue;
     try {
       if (is_claimed(file, path)) return {std::move(path), std::move(file)};
-    } catch (const Error&) {
+    } catch (...) {
       fs::remove(path, error);
       throw;
     }
   }
 }
 
+/// What a folder has; nothing where it cannot be read. std::filesystem's iterators would end the
+/// process where there is no memory.
+std::vector<std::string> names_in(const fs::path& folder) {
+  const auto close = [](DIR* open) { ::closedir(open); };
+  const std::unique_ptr<DIR, decltype(close)> open(::opendir(folder.c_str()), close);
+  std::vector<std::string> names;
+  if (!open) return names;
+  while (const dirent* entry = ::readdir(open.get())) names.emplace_back(entry->d_name);
+  return names;
+}
+
 /// By id, what lies beside a place under a mark.
 std::vector<std::string> ids_beside(const fs::path& place, std::string_view mark) {
   const std::string start = marked_name(place, mark);
   std::vector<std::string> ids;
-  std::error_code error;
-  fs::directory_iterator entry(place.has_parent_path() ? place.parent_path() : ".", error);
-  for (; !error && entry != fs::directory_iterator(); entry.increment(error))
-    if (auto id = id_in(entry->path().filename().string(), start)) ids.push_back(*std::move(id));
+  for (const std::string& name : names_in(place.has_parent_path() ? place.parent_path() : "."))
+    if (auto id = id_in(name, start)) ids.push_back(*std::move(id));
   return ids;
 }
 
@@ -184,8 +196,11 @@ void remove_all_of(const fs::path& path) noexcept {
   constexpr int most_tries = 3;
   std::error_code error;
   for (int tries = 0; tries < most_tries; ++tries) {
-    fs::remove_all(path, error);
-    if (!error) return;
+    try {
+      fs::remove_all(path, error);
+      if (!error) return;
+    } catch (const std::bad_alloc&) {  // there may be some the next time
+    }
   }
 }
 
@@ -220,11 +235,8 @@ void sweep_partial_files(const fs::path& place) {
 }
 
 void sweep_partial_files_in(const fs::path& folder) {
-  std::error_code error;
-  fs::directory_iterator entry(folder, error);
   std::vector<fs::path> places;
-  for (; !error && entry != fs::directory_iterator(); entry.increment(error)) {
-    const std::string name = entry->path().filename().string();
+  for (const std::string& name : names_in(folder)) {
     const std::size_t mark = name.rfind(partial_mark);
     if (mark != 0 && mark != std::string::npos) places.push_back(folder / name.substr(0, mark));
   }

@@ -74,7 +74,7 @@ bool StagedFolder::replace_once(const MayReplace& may_replace) const {
   }
   try {
     may_replace(partial_.path);  // something may have come into it since
-  } catch (const Error&) {
+  } catch (...) {
     exchange_names(partial_.path, place_);
     throw;
   }
@@ -89,7 +89,7 @@ bool StagedFolder::replace_by_steps(const MayReplace& may_replace) const {
   try {
     may_replace(replaced);
     if (!take_free_place()) return false;
-  } catch (const Error&) {
+  } catch (...) {
     if (rename_to_free_name(replaced, place_) == Renamed::taken) remove_all_of(replaced);
     throw;
   }

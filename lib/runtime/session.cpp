@@ -329,9 +329,9 @@ struct Session::Impl {
     try {
       ranks.run_as_rank(task);
     } catch (const std::exception& error) {
-      failure = error.what();
       abort();
       runs.clear();
+      failure = error.what();
       throw;
     }
   }

@@ -28,6 +28,9 @@ class WorkerThreads {
           "thread {} of {} cannot be started: {}; raise the limit of processes (ulimit -u) or of "
           "memory (ulimit -v)",
           threads_.size() + 1, count, error.code().message());
+    } catch (...) {  // no memory for one
+      end();
+      throw;
     }
   }
   ~WorkerThreads() { end(); }

@@ -3,6 +3,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <new>
 #include <nlohmann/json.hpp>
 
 #include "base/read_file.h"
@@ -115,6 +116,8 @@ std::vector<Pin> load_pins(const std::filesystem::path& file) {
   json parsed;
   try {
     parsed = json::parse(text);
+  } catch (const std::bad_alloc&) {
+    throw;
   } catch (const std::exception&) {  // no JSON, or a folder
     fail("--strategy {} is no JSON", file.string());
   }

@@ -6,11 +6,15 @@
 
 #include <algorithm>
 #include <cmath>
+#include <exception>
 #include <memory>
 #include <numeric>
+#include <string_view>
+#include <utility>
 
 #include "assignment/presolve/reduced_problem.h"
 #include "base/error.h"
+#include "base/out_of_memory.h"
 #include "base/stopwatch.h"
 
 namespace autopar::assignment {
@@ -29,35 +33,66 @@ struct IntegerSolution {
   double seconds = 0;                 ///< that GLPK took to solve it
 };
 
-/// GLPK's terminal output and error handling while it runs; both are a thread's own.
+/// GLPK's terminal output and error handling while it runs; both are a thread's own. An exception
+/// that passes leaves GLPK in the middle of its work: then all that it has taken is given back, and
+/// it begins anew the next time.
 class GlpkSession {
  public:
   explicit GlpkSession(bool log) {
     static thread_local const Environment environment;
+    // It aborts the process where it cannot begin.
+    if (glp_init_env() > 1) throw OutOfMemory("GLPK");
     glp_term_out(GLP_ON);
-    glp_term_hook(log ? print : swallow, nullptr);
+    glp_term_hook(log ? print : note, nullptr);
     // GLPK aborts the process otherwise.
-    glp_error_hook([](void*) { throw InternalError("internal error: GLPK failed"); }, nullptr);
+    glp_error_hook(fail, nullptr);
   }
   ~GlpkSession() {
+    if (is_unwinding()) {
+      glp_free_env();
+      return;
+    }
     glp_term_hook(nullptr, nullptr);
     glp_error_hook(nullptr, nullptr);
   }
   GlpkSession(const GlpkSession&) = delete;
   GlpkSession& operator=(const GlpkSession&) = delete;
 
+  static bool is_unwinding() { return std::uncaught_exceptions() > 0; }
+
  private:
+  /// What it does not get is the last that it tells of.
+  static int note(void*, const char* text) {
+    const std::string_view line = text;
+    lacks_memory = lacks_memory || line.find("memory alloc") != line.npos ||
+                   line.find("no memory") != line.npos || line.find("memory blocks") != line.npos;
+    return 1;
+  }
   static int print(void*, const char* text) {
+    note(nullptr, text);
     const std::string line(text, std::string_view(text).find_last_not_of('\n') + 1);
     if (!line.empty()) spdlog::info("glpk: {}", line);
     return 1;
   }
-  static int swallow(void*, const char*) { return 1; }
+  [[noreturn]] static void fail(void*) {
+    if (std::exchange(lacks_memory, false)) throw OutOfMemory("GLPK");
+    throw InternalError("internal error: GLPK failed");
+  }
+
+  static thread_local bool lacks_memory;
 
   /// GLPK makes one a thread on first use and never frees it.
   struct Environment {
     ~Environment() { glp_free_env(); }
   };
+};
+
+thread_local bool GlpkSession::lacks_memory = false;
+
+struct DeleteProgram {
+  void operator()(glp_prob* program) const {
+    if (!GlpkSession::is_unwinding()) glp_delete_prob(program);  // else the session's end does it
+  }
 };
 
 int in_milliseconds(double seconds) {
@@ -80,7 +115,7 @@ int in_milliseconds(double seconds) {
 struct Program {
   const ReducedProblem& problem;
   double scale;  ///< that costs are divided by
-  std::unique_ptr<glp_prob, decltype(&glp_delete_prob)> handle{glp_create_prob(), glp_delete_prob};
+  std::unique_ptr<glp_prob, DeleteProgram> handle{glp_create_prob()};
   std::vector<int> first_column = {};               ///< by node; 0 for none
   std::vector<std::vector<int>> edge_columns = {};  ///< by edge and class pair; 0 for none
   std::vector<int> row{0};

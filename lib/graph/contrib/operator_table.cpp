@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <mutex>
 
+#include "base/out_of_memory.h"
 #include "graph/contrib/families.h"
 #include "graph/onnx/collective_schemas.h"
 #include "graph/own_operators.h"
@@ -112,6 +113,7 @@ void register_schemas() {
   register_collective_schemas();
   static std::once_flag once;
   std::call_once(once, [] {
+    const VitalMemory vital;
     for (const char* domain : {microsoft_domain, own_domain})
       onnx::OpSchemaRegistry::DomainToVersionRange::Instance().AddDomainToVersion(domain, 1, 1);
     for (const ContribOperator& op : all_operators())

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <limits>
+#include <new>
 #include <unordered_map>
 
 #include "graph/onnx/attribute_proto.h"
@@ -227,6 +228,8 @@ const onnx::OpSchema& schema_of(const onnx::NodeProto& node,
          advice_about(domain, node.op_type()));
   try {
     schema->Verify(node);
+  } catch (const std::bad_alloc&) {
+    throw;
   } catch (const std::exception& error) {
     fail("{}: {} is not what its operator allows: {}", where, describe(node),
          one_line(error.what()));
@@ -259,6 +262,8 @@ std::vector<OutputType> infer_outputs(const NodeInContext& context, std::string_
     throw OperatorFault(fmt::format("{}: {}: {}", where, describe(context.node), fault.what()));
   } catch (const Error& error) {
     fail("{}: {}: {}", where, describe(context.node), error.what());
+  } catch (const std::bad_alloc&) {
+    throw;
   } catch (const std::exception& error) {
     fail("{}: {} has inputs that do not fit together: {}", where, describe(context.node),
          one_line(error.what()));
@@ -279,6 +284,8 @@ std::optional<Tensor> propagate_data(const NodeInContext& context, const OutputT
       messages.node, messages.type_pointers, messages.data_pointers, known);
   try {
     context.schema->GetDataPropagationFunction()(propagation);
+  } catch (const std::bad_alloc&) {
+    throw;
   } catch (const std::exception&) {
     return std::nullopt;  // it does not cover this form
   }

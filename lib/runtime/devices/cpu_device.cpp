@@ -204,6 +204,9 @@ void check_threads(int others) {
         "{} threads cannot be started, but {}: {}; give --threads {}, or raise the limit of "
         "processes (ulimit -u) or of memory (ulimit -v)",
         others + 1, count + 1, error.code().message(), (count + 1) / 2);
+  } catch (...) {  // no memory for one
+    end.set_value();
+    throw;
   }
   end.set_value();
   most_checked = others;

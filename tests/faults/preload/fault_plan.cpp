@@ -20,8 +20,9 @@ namespace autopar::faults {
 namespace {
 
 constexpr std::array<std::string_view, num_kinds> names = {
-    "open",  "read",  "write", "sync", "close",    "rename",  "noreplace", "exchange", "unlink",
-    "mkdir", "chmod", "lock",  "map",  "allocate", "connect", "send",      "receive",  "poll"};
+    "open",     "read",    "write", "sync",    "close", "rename", "noreplace",
+    "exchange", "unlink",  "mkdir", "chmod",   "lock",  "map",    "allocate",
+    "pages",    "connect", "send",  "receive", "poll"};
 
 struct ErrorName {
   std::string_view name;
@@ -193,6 +194,15 @@ std::size_t read_link(int descriptor, std::array<char, PATH_MAX>& target) {
   return length < 0 ? 0 : static_cast<std::size_t>(length);
 }
 
+/// Allocators are called before anything here is made.
+bool main_has_begun = false;
+int (*real_main)(int, char**, char**) = nullptr;
+
+int counted_main(int count, char** arguments, char** environment) {
+  main_has_begun = true;
+  return real_main(count, arguments, environment);
+}
+
 }  // namespace
 
 Fault next_fault(Kind kind) { return FaultPlan::get().next(kind); }
@@ -225,7 +235,7 @@ bool is_socket(int descriptor) {
 }
 
 bool is_watched_allocation(std::size_t bytes) {
-  return FaultPlan::get().is_watched_allocation(bytes);
+  return main_has_begun && FaultPlan::get().is_watched_allocation(bytes);
 }
 
 std::string absolute_path(int folder, const char* path) {
@@ -245,3 +255,15 @@ std::string path_of(int descriptor) {
 }
 
 }  // namespace autopar::faults
+
+/// The C library's start of a program.
+extern "C" int __libc_start_main(int (*main)(int, char**, char**), int count, char** arguments,
+                                 void (*init)(), void (*fini)(), void (*loader_fini)(),
+                                 void* stack_end) {
+  using namespace autopar::faults;
+  using Start =
+      int(int (*)(int, char**, char**), int, char**, void (*)(), void (*)(), void (*)(), void*);
+  real_main = main;
+  static const auto real = next_function<Start>("__libc_start_main");
+  return real(counted_main, count, arguments, init, fini, loader_fini, stack_end);
+}

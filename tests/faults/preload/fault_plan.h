@@ -25,12 +25,13 @@ enum class Kind {
   lock,       ///< a file or folder
   map,        ///< a file into memory
   allocate,   ///< memory of the heap
+  pages,      ///< memory of the kernel
   connect,    ///< a socket is made, bound, connected, accepted
   send,       ///< to a socket
   receive,    ///< from a socket
   poll,       ///< sockets
 };
-inline constexpr std::size_t num_kinds = 18;
+inline constexpr std::size_t num_kinds = 19;
 
 /// What happens to a call beside ending or stopping the process, which `next_fault` does itself.
 struct Fault {
@@ -53,7 +54,8 @@ void end_if_torn(const Fault& fault);
 bool is_watched(int descriptor);
 bool is_watched(int folder, const char* path);
 bool is_socket(int descriptor);
-/// Heap memory from so many bytes on is counted.
+/// Memory from so many bytes on is counted, once main has begun: what the loader and libraries take
+/// before it is theirs.
 bool is_watched_allocation(std::size_t bytes);
 
 /// Absolute, of a path below `folder` (AT_FDCWD: the process's), without links being followed.

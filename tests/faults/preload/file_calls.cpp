@@ -21,6 +21,7 @@ using autopar::faults::end_if_torn;
 using autopar::faults::Fault;
 using autopar::faults::is_socket;
 using autopar::faults::is_watched;
+using autopar::faults::is_watched_allocation;
 using autopar::faults::Kind;
 using autopar::faults::next_fault;
 using autopar::faults::next_function;
@@ -363,7 +364,8 @@ void* mmap(void* address, size_t bytes, int protection, int flags, int file,
            off_t offset) noexcept {
   static const auto real = next_function<void*(void*, size_t, int, int, int, off_t)>("mmap");
   const auto call = [&] { return real(address, bytes, protection, flags, file, offset); };
-  if (file < 0) return call();
+  if (file < 0)
+    return whole_call(is_watched_allocation(bytes), Kind::pages, MAP_FAILED, call, [] {});
   return whole_call(is_watched(file), Kind::map, MAP_FAILED, call, [] {});
 }
 

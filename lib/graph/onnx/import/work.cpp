@@ -3,6 +3,7 @@
 #include <onnx/shape_inference/implementation.h>
 
 #include <algorithm>
+#include <new>
 #include <numeric>
 #include <unordered_map>
 
@@ -139,6 +140,8 @@ double least_work(const Tail& tail) {
     if (has_einsum_equations(model))
       onnx::shape_inference::InferShapes(model, onnx::OpSchemaRegistry::Instance(),
                                          onnx::ShapeInferenceOptions(false, 0, true));
+  } catch (const std::bad_alloc&) {
+    throw;
   } catch (const std::exception&) {
     // What is inferred so far counts; the run tells what is wrong.
   }

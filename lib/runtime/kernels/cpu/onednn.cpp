@@ -1,7 +1,10 @@
 #include "runtime/kernels/cpu/onednn.h"
 
+#include <sys/mman.h>
+
 #include <algorithm>
 #include <bit>
+#include <future>
 
 #include "base/free_memory.h"
 #include "base/out_of_memory.h"
@@ -29,6 +32,7 @@ class UnaryKernel final : public Kernel {
 }  // namespace
 
 const dnnl::engine& onednn_engine() {
+  const FragileCall call;
   static const dnnl::engine engine(dnnl::engine::kind::cpu, 0);
   return engine;
 }
@@ -38,47 +42,70 @@ dnnl::memory::desc float_layout(const Shape& shape) {
 }
 
 dnnl::primitive_attr user_scratchpad() {
+  const FragileCall call;
   dnnl::primitive_attr attributes;
   attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
   return attributes;
 }
 
-std::unique_lock<std::mutex> onednn_lock() {
-  static std::mutex mutex;
-  return std::unique_lock(mutex);
-}
-
 namespace {
 
-/// oneDNN 2.7 writes code into memory that it has asked for without a look at whether it got any.
 /// What a primitive's code takes, with what others take meanwhile.
 constexpr std::size_t room_for_code = std::size_t{32} << 20;
 
+/// oneDNN 2.7 writes code into memory that it has asked for without a look at whether it got any.
+/// What the system refuses now is refused before it asks.
 void check_room_for_code() {
+  void* const room =
+      ::mmap(nullptr, room_for_code, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (room != MAP_FAILED) {
+    ::munmap(room, room_for_code);
+    return;
+  }
   const FreeMemory space = free_address_space();
   const auto there_are = static_cast<std::size_t>(space.bytes);
   if (there_are < room_for_code) throw OutOfMemory(room_for_code, there_are, space.of);
+  throw OutOfMemory(room_for_code);
 }
 
 }  // namespace
 
-OnednnPrimitive::OnednnPrimitive(const dnnl::primitive_desc_base& description,
-                                 const std::vector<int>& arguments)
-    : stream_(onednn_engine()) {
-  {
-    const auto lock = onednn_lock();
-    check_room_for_code();
-    primitive_ = dnnl::primitive(description.get());
+OnednnScope::OnednnScope() {
+  static std::mutex mutex;
+  lock_ = std::unique_lock(mutex);
+  check_room_for_code();
+}
+
+void rethrow_of_onednn() {
+  try {
+    throw;
+  } catch (const dnnl::error& error) {
+    if (error.status == dnnl_out_of_memory) throw OutOfMemory("oneDNN");
+    throw;
+  } catch (const std::future_error&) {  // what was to make the primitive had no memory
+    throw OutOfMemory("oneDNN");
   }
-  for (const int argument : arguments)
-    add(argument, description.query_md(dnnl::query::exec_arg_md, argument));
-  const dnnl::memory::desc scratchpad = description.scratchpad_desc();
-  add(DNNL_ARG_SCRATCHPAD, scratchpad);
-  scratch_bytes_ = graph::aligned(static_cast<std::int64_t>(scratchpad.get_size()));
+}
+
+OnednnPrimitive::OnednnPrimitive(const dnnl::primitive_desc_base& description,
+                                 const std::vector<int>& arguments) {
+  within_onednn([&] {
+    stream_ = dnnl::stream(onednn_engine());
+    primitive_ = dnnl::primitive(description.get());
+    for (const int argument : arguments)
+      make_argument(argument, description.query_md(dnnl::query::exec_arg_md, argument));
+    const dnnl::memory::desc scratchpad = description.scratchpad_desc();
+    make_argument(DNNL_ARG_SCRATCHPAD, scratchpad);
+    scratch_bytes_ = graph::aligned(static_cast<std::int64_t>(scratchpad.get_size()));
+  });
+}
+
+void OnednnPrimitive::make_argument(int argument, const dnnl::memory::desc& layout) {
+  arguments_.emplace(argument, dnnl::memory(layout, onednn_engine(), nullptr));
 }
 
 void OnednnPrimitive::add(int argument, const dnnl::memory::desc& layout) {
-  arguments_.emplace(argument, dnnl::memory(layout, onednn_engine(), nullptr));
+  within_onednn([&] { make_argument(argument, layout); });
 }
 
 void OnednnPrimitive::bind(int argument, const void* data) {
@@ -86,6 +113,7 @@ void OnednnPrimitive::bind(int argument, const void* data) {
 }
 
 void OnednnPrimitive::run(std::byte* scratch) {
+  const FragileCall call;
   arguments_.at(DNNL_ARG_SCRATCHPAD).set_data_handle(scratch);
   primitive_.execute(stream_, arguments_);
   stream_.wait();
@@ -98,11 +126,9 @@ std::unique_ptr<Kernel> make_onednn_unary(const dnnl::primitive_desc_base& descr
 Reordering::Reordering(const dnnl::memory::desc& from, const dnnl::memory::desc& to) {
   if (from == to) return;
   bytes_ = graph::aligned(static_cast<std::int64_t>(to.get_size()));
-  const auto describe = [&]() -> dnnl::reorder::primitive_desc {
-    const auto lock = onednn_lock();
+  const auto description = within_onednn([&]() -> dnnl::reorder::primitive_desc {
     return {onednn_engine(), from, onednn_engine(), to, user_scratchpad()};
-  };
-  const dnnl::reorder::primitive_desc description = describe();
+  });
   primitive_.emplace(description, std::vector<int>{DNNL_ARG_FROM, DNNL_ARG_TO});
 }
 

@@ -6,6 +6,7 @@
 #include <string>
 #include <unordered_map>
 
+#include "base/out_of_memory.h"
 #include "runtime/device.h"
 
 /// What kernels that oneDNN computes have in common.
@@ -19,17 +20,41 @@ dnnl::memory::desc float_layout(const Shape& shape);
 /// Scratchpads are the kernel's scratch memory.
 dnnl::primitive_attr user_scratchpad();
 
-/// Held while oneDNN describes or makes a primitive: what it chooses a convolution's form by is in
-/// variables that all threads share, and one that is described beside another may compute
-/// something else (seen in oneDNN 2.6: bytes beside float32).
-[[nodiscard]] std::unique_lock<std::mutex> onednn_lock();
+/// Lives while oneDNN describes or makes a primitive. It excludes all others: what a convolution's
+/// form is chosen by is in variables that all threads share, and one that is described beside
+/// another may compute something else (seen in oneDNN 2.6: bytes beside float32). Throws
+/// OutOfMemory where there is no room for its code.
+class OnednnScope {
+ public:
+  OnednnScope();
+
+ private:
+  FragileCall call_;
+  std::unique_lock<std::mutex> lock_;
+};
+
+/// The exception that is caught where one comes out of oneDNN: OutOfMemory where memory was
+/// refused.
+[[noreturn]] void rethrow_of_onednn();
+
+/// What make() returns, in a scope of its own.
+template <typename Make>
+auto within_onednn(const Make& make) -> decltype(make()) {
+  const OnednnScope scope;
+  try {
+    return make();
+  } catch (...) {
+    rethrow_of_onednn();
+  }
+}
 
 template <typename Primitive>
 typename Primitive::primitive_desc describe_primitive(
     const typename Primitive::desc& description,
     const dnnl::primitive_attr& attributes = user_scratchpad()) {
-  const auto lock = onednn_lock();
-  return {description, attributes, onednn_engine()};
+  return within_onednn([&]() -> typename Primitive::primitive_desc {
+    return {description, attributes, onednn_engine()};
+  });
 }
 
 /// A primitive on one thread's stream. Bind all of its arguments, then run it.
@@ -50,6 +75,8 @@ class OnednnPrimitive {
   void run(std::byte* scratch);
 
  private:
+  void make_argument(int argument, const dnnl::memory::desc& layout);
+
   dnnl::primitive primitive_;
   dnnl::stream stream_;
   std::unordered_map<int, dnnl::memory> arguments_;
