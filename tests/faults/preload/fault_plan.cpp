@@ -33,7 +33,8 @@ constexpr ErrorName errors[] = {{"EACCES", EACCES},         {"EAGAIN", EAGAIN},
                                 {"ECONNRESET", ECONNRESET}, {"EDQUOT", EDQUOT},
                                 {"EEXIST", EEXIST},         {"EINTR", EINTR},
                                 {"EINVAL", EINVAL},         {"EIO", EIO},
-                                {"EMFILE", EMFILE},         {"ENFILE", ENFILE},
+                                {"EMFILE", EMFILE},         {"ENETUNREACH", ENETUNREACH},
+                                {"ENFILE", ENFILE},         {"ENOBUFS", ENOBUFS},
                                 {"ENOLCK", ENOLCK},         {"ENOMEM", ENOMEM},
                                 {"ENOSPC", ENOSPC},         {"ENOSYS", ENOSYS},
                                 {"ENOTSUP", ENOTSUP},       {"EPERM", EPERM},
@@ -257,6 +258,7 @@ std::string path_of(int descriptor) {
 }  // namespace autopar::faults
 
 /// The C library's start of a program.
+// NOLINTNEXTLINE(bugprone-reserved-identifier,readability-identifier-naming)
 extern "C" int __libc_start_main(int (*main)(int, char**, char**), int count, char** arguments,
                                  void (*init)(), void (*fini)(), void (*loader_fini)(),
                                  void* stack_end) {
