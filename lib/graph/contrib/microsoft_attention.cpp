@@ -70,6 +70,9 @@ void rotary_embedding(BodyBuilder& body) {
   Attributes attributes;
   const std::int64_t turned = 2 * table[1];
   const std::int64_t given = body.int_attribute("num_heads", 0);
+  if (given <= 0 && input.size() == 3 && turned > 0 && input[2] % turned != 0)
+    fail("its input {} has no whole heads of {}, as its tables of {} turn", to_string(input),
+         turned, to_string(table));
   if (input.size() == 3)
     attributes["num_heads"] = given > 0 ? given : input[2] / std::max<std::int64_t>(1, turned);
   body.output("output", body.op("RotaryEmbedding",
