@@ -39,6 +39,40 @@ class ProxyTest(TemporaryFolderTest):
             self.assertGreater(proxy.bytes, 1000, "the proxy was passed by")
         np.testing.assert_array_equal(np.load(self.tmp / "out" / "y.npy"), expected)
 
+    def flipped(self, flip, *options):
+        """What ranks come to where a bit of that byte is flipped on the way; whether one was."""
+        with Proxy(flip=flip) as proxy, self.world(*options, timeout=20) as world:
+            world.start_all(
+                self.outputs("out"), lambda rank: proxy.redirected() if rank == 2 else None)  # fmt: skip
+            return world.finish_all(), proxy.flips
+
+    def check_flips(self, *options):
+        expected = self.expected()
+        with Proxy() as proxy, self.world(*options, timeout=20) as world:
+            world.start_all(env=lambda rank: proxy.redirected() if rank == 2 else None)
+            for code, error in world.finish_all():
+                self.assertEqual(code, 0, error)
+            total = proxy.bytes
+        failed = 0
+        for i in range(16):
+            with self.subTest(byte=total * i // 16, of=total):
+                ended, flips = self.flipped(total * i // 16, *options)
+                self.assertEqual(flips, 1)
+                failed += any(code for code, _ in ended)
+                for code, error in ended:
+                    lines = [line for line in error.splitlines() if line.startswith("error: ")]
+                    self.assertIn(code, (0, 1), error)
+                    self.assertEqual(len(lines), code, error)
+                if ended[0][0] == 0:
+                    np.testing.assert_array_equal(np.load(self.tmp / "out" / "y.npy"), expected)
+        self.assertGreater(failed, 8)
+
+    def test_flipped_bits_are_found(self):
+        self.check_flips()
+
+    def test_flipped_bits_are_found_by_tls(self):
+        self.check_flips("--tls")
+
     def disturbed_in_runs(self, disturb):
         """What the ranks say, by rank, and the seconds until all have ended. Rank 2 alone is behind
         the proxy, with all that it has to do with the others."""
