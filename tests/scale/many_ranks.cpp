@@ -9,6 +9,7 @@
 #include <csignal>
 #include <cstdlib>
 #include <numeric>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -23,6 +24,7 @@ using namespace std::chrono_literals;
 namespace {
 
 constexpr int usual_soft_limit = 1024;  // of open files
+constexpr int is_skipped = 77;          // CTest's
 
 std::uint16_t free_port() {
   const Socket listener = listen_at(system_network(), {.host = "127.0.0.1", .port = 0});
@@ -129,19 +131,13 @@ int be_rank(int rank, int ranks, std::uint16_t port) {
   }
 }
 
-}  // namespace
-
-int main(int argc, char** argv) {
-  const int ranks = argc > 1 ? std::stoi(argv[1]) : 1024;
-  setenv("AUTOPAR_SECRET", "a secret of the tests", 1);
-  rlimit files{};
-  getrlimit(RLIMIT_NOFILE, &files);
-  files.rlim_cur = std::min<rlim_t>(files.rlim_max, usual_soft_limit);
-  setrlimit(RLIMIT_NOFILE, &files);
+/// Starts them; fewer where the system lets no more processes be.
+std::vector<pid_t> start(int ranks) {
   const std::uint16_t port = free_port();
   std::vector<pid_t> children;
   for (int rank = 0; rank < ranks; ++rank) {
     const pid_t child = fork();
+    if (child < 0) break;
     if (child == 0) {
       const int code = be_rank(rank, ranks, port);
       std::fflush(stdout);
@@ -149,16 +145,46 @@ int main(int argc, char** argv) {
     }
     children.push_back(child);
   }
+  return children;
+}
+
+void terminate(std::span<const pid_t> children) {
+  for (const pid_t child : children) kill(child, SIGTERM);
+}
+
+/// How many failed; the first one that does ends the others, which wait for it.
+int failures(std::span<const pid_t> children) {
   int failed = 0;
   for (std::size_t rank = 0; rank < children.size(); ++rank) {
     int status = 0;
     waitpid(children[rank], &status, 0);
-    if (status == 0) continue;
-    // The others wait for it.
-    if (failed++ == 0)
-      for (std::size_t other = rank + 1; other < children.size(); ++other)
-        kill(children[other], SIGTERM);
+    if (status != 0 && failed++ == 0) terminate(children.subspan(rank + 1));
   }
+  return failed;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const int ranks = argc > 1 ? std::stoi(argv[1]) : 1024;
+  setenv("AUTOPAR_SECRET", "a secret of the tests", 1);
+  rlimit files{};
+  getrlimit(RLIMIT_NOFILE, &files);
+  if (files.rlim_max < at(3 * ranks)) {
+    fmt::print("{} ranks need more open files than the hard limit here, {}\n", ranks,
+               files.rlim_max);
+    return is_skipped;
+  }
+  files.rlim_cur = std::min<rlim_t>(files.rlim_max, usual_soft_limit);
+  setrlimit(RLIMIT_NOFILE, &files);
+  const std::vector<pid_t> children = start(ranks);
+  if (std::ssize(children) < ranks) {
+    fmt::print("the system lets {} processes be, and no more\n", children.size());
+    terminate(children);
+    failures(children);
+    return is_skipped;
+  }
+  const int failed = failures(children);
   fmt::print("{} of {} ranks failed\n", failed, ranks);
   return failed > 0 ? 1 : 0;
 }
