@@ -2,7 +2,6 @@
 sense: each with words that its error must have."""
 
 import numpy as np
-
 from onnx import TensorProto, helper, numpy_helper
 
 MOST_NESTED = 100  # messages within messages, which protobuf parses
@@ -69,10 +68,18 @@ def of_sizes():
         one("MultiHeadAttention", (1, 4, 8), inputs=("x", "x", "x"), domain=MICROSOFT, num_heads=3),
         ["input 'Q' is 1x4x8"],
     )
-    yield "SkipLayerNormalization", one("SkipLayerNormalization", (1, 4, 8), scale, inputs=("x", "x"), domain=MICROSOFT), ["'Scale' is 5"]
+    yield (
+        "SkipLayerNormalization",
+        one("SkipLayerNormalization", (1, 4, 8), scale, inputs=("x", "x"), domain=MICROSOFT),
+        ["'Scale' is 5"],
+    )
     positions = ones("p", 1, dtype=np.int64)
     tables = [ones("c", 2, 3), ones("s", 2, 3)]
-    yield "RotaryEmbedding", one("RotaryEmbedding", (1, 4, 8), positions, *tables, domain=MICROSOFT), ["no whole heads of 6"]
+    yield (
+        "RotaryEmbedding",
+        one("RotaryEmbedding", (1, 4, 8), positions, *tables, domain=MICROSOFT),
+        ["no whole heads of 6"],
+    )
     for what, told, shape, attributes in (
         ("depth", "input 'A' is 4x8", (8, 1, 8), {"K": 9}),
         ("bits", "bits 7", (8, 1, 8), {"bits": 7}),
