@@ -99,7 +99,7 @@ def of_names():
     yield "an output twice", model([relu()], outputs=[Y, Y]), ["the graph's output 'y' is listed twice"]
     yield "two nodes' output", model([relu(), node("Abs", ["x"], ["y"], "n")]), [again.format("y")]
     yield "one node's outputs", model([node("Split", ["x"], ["y", "y"], "n", num_outputs=2)]), [again.format("y")]
-    yield "an input twice", model([relu()], [X, X]), [again.format("x")]
+    yield "an input twice", model([relu()], [X, X]), ["the graph's input 'x' is listed twice"]
     yield "a node's output and an input", model([node("Relu", ["x"], ["x"], "n")], outputs=[X]), [again.format("x")]
     yield "a constant twice", model([relu()], constants=[ones("w", 4)] * 2), [again.format("w")]
     yield "an input", model([relu()], [X, nameless]), ["an input of the graph has no name"]

@@ -22,16 +22,21 @@ struct FunctionHidesTail {};
 
 using Outputs = std::vector<std::pair<std::string, ValueId>>;
 
+/// The names, each of which must be there and there once.
+template <typename Ports>
+void check_ports(const Ports& ports, std::string_view kind, const std::string& where) {
+  std::unordered_set<std::string_view> names;
+  for (const auto& port : ports) {
+    if (port.name().empty()) fail("{}: an {} of the graph has no name", where, kind);
+    if (!names.insert(port.name()).second)
+      fail("{}: the graph's {} '{}' is listed twice", where, kind, port.name());
+  }
+}
+
 /// Values are found by their names: inputs have one each, and so have outputs.
 void check_names(const onnx::GraphProto& proto, const std::string& where) {
-  std::unordered_set<std::string> outputs;
-  for (const auto& output : proto.output()) {
-    if (output.name().empty()) fail("{}: an output of the graph has no name", where);
-    if (!outputs.insert(output.name()).second)
-      fail("{}: the graph's output '{}' is listed twice", where, output.name());
-  }
-  for (const auto& input : proto.input())
-    if (input.name().empty()) fail("{}: an input of the graph has no name", where);
+  check_ports(proto.output(), "output", where);
+  check_ports(proto.input(), "input", where);
   for (const auto& initializer : proto.initializer())
     if (initializer.name().empty()) fail("{}: an initializer of the graph has no name", where);
 }
@@ -48,7 +53,6 @@ std::vector<const onnx::NodeProto*> checked_nodes(const onnx::GraphProto& proto,
   if (proto.sparse_initializer_size() > 0)
     fail("{}: initializer '{}' is sparse, which is not supported: export dense weights", where,
          proto.sparse_initializer(0).values().name());
-  check_names(proto, where);
   return topological_order(proto, where);
 }
 
@@ -329,6 +333,7 @@ Attempt attempt_bound(const ToImport& what, const BoundInputs& bound) {
 Imported import_model(const ToImport& what) {
   const onnx::GraphProto& graph = what.file.model().graph();
   const std::string where = what.file.path().string();
+  check_names(graph, where);  // shapes are bound to inputs by their names
   return import_assuming(
       graph, bind_inputs(graph, what.options, where), where,
       {[&](const BoundInputs& bound, std::vector<ContradictedOutput>& contradicted) {

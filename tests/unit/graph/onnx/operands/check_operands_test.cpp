@@ -220,7 +220,11 @@ TEST_CASE("names that the graph's values are found by are there once") {
   *model.mutable_graph()->add_output() = model.graph().output(0);
   CHECK_THAT(error_of(model), Contains("the graph's output 'y' is listed twice"));
   model.mutable_graph()->mutable_output()->RemoveLast();
-  model.mutable_graph()->add_input()->CopyFrom(model.graph().input(0));
-  model.mutable_graph()->mutable_input(1)->clear_name();
+  auto* again = model.mutable_graph()->add_input();
+  *again = model.graph().input(0);
+  CHECK_THAT(error_of(model), Contains("the graph's input 'x' is listed twice"));
+  again->mutable_type()->mutable_tensor_type()->mutable_shape()->clear_dim();
+  CHECK_THAT(error_of(model), Contains("the graph's input 'x' is listed twice"));
+  again->clear_name();
   CHECK_THAT(error_of(model), Contains("an input of the graph has no name"));
 }
