@@ -64,6 +64,14 @@ inline std::int64_t saturated_subtract(std::int64_t a, std::int64_t b) {
                : std::numeric_limits<std::int64_t>::max();
 }
 
+/// a * b, or the limit that it would cross.
+inline std::int64_t saturated_multiply(std::int64_t a, std::int64_t b) {
+  std::int64_t product = 0;
+  if (!__builtin_mul_overflow(a, b, &product)) return product;
+  return (a < 0) != (b < 0) ? std::numeric_limits<std::int64_t>::min()
+                            : std::numeric_limits<std::int64_t>::max();
+}
+
 /// The integer in another type.
 template <std::integral To, std::integral From>
 To checked_cast(From value, std::string_view what) {

@@ -41,6 +41,10 @@ TEST_CASE("saturated sums stop at the limits", "[checked]") {
   CHECK(saturated_add(least, -5) == least);
   CHECK(saturated_add(2, -5) == -3);
   CHECK(saturated_subtract(least, 5) == least);
+  CHECK(saturated_multiply(most, 2) == most);
+  CHECK(saturated_multiply(most, -2) == least);
+  CHECK(saturated_multiply(least, least) == most);
+  CHECK(saturated_multiply(-3, 5) == -15);
   CHECK(saturated_subtract(0, least) == most);
   CHECK(saturated_subtract(2, 5) == -3);
 }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/checked.h"
 #include "graph/onnx/attribute_proto.h"
 
 namespace autopar::graph {
@@ -21,7 +22,7 @@ std::vector<std::int64_t> constants(const Value* value) {
 
 Limit limit_of(std::int64_t index, const Shape& data, std::int64_t dim) {
   const std::int64_t rows = data.at(static_cast<std::size_t>(dim));
-  return index < rows ? std::nullopt : Limit({index + 1, rows});
+  return index < rows ? std::nullopt : Limit({saturated_add(index, 1), rows});
 }
 
 Limit of_gather(const NodeInContext& context) {
@@ -55,7 +56,7 @@ Limit of_rotary_attention(const NodeInContext& context) {
   const std::vector<std::int64_t> total = constants(input(context, total_input));
   const Value* table = input(context, table_input);
   if (table == nullptr || total.empty()) return std::nullopt;
-  return limit_of(total.front() - 1, table->shape, 0);
+  return limit_of(saturated_subtract(total.front(), 1), table->shape, 0);
 }
 
 }  // namespace

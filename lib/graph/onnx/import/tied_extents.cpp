@@ -2,9 +2,10 @@
 
 #include <algorithm>
 #include <array>
-#include <cstdlib>
 #include <map>
 #include <optional>
+
+#include "base/checked.h"
 
 namespace autopar::graph {
 namespace {
@@ -13,7 +14,8 @@ constexpr std::size_t most_probes = 7;
 /// Ties that are tried for one refused node at most.
 constexpr std::size_t most_candidates = 16;
 
-/// An extent as a number and multiples of assumed symbols, by their places.
+/// An extent as a number and multiples of assumed symbols, by their places. Numbers come from a
+/// model's constants, too, and may be any: what no extent can be is cut to the limits of 64 bits.
 struct Sum {
   std::int64_t number = 0;
   std::map<std::size_t, std::int64_t> times{};
@@ -23,9 +25,10 @@ struct Sum {
 
 /// Adds the other one so often.
 void add(Sum& sum, const Sum& other, std::int64_t often) {
-  sum.number += often * other.number;
+  sum.number = saturated_add(sum.number, saturated_multiply(often, other.number));
   for (const auto& [symbol, times] : other.times) {
-    const std::int64_t now = sum.times[symbol] += often * times;
+    std::int64_t& now = sum.times[symbol];
+    now = saturated_add(now, saturated_multiply(often, times));
     if (now == 0) sum.times.erase(symbol);
   }
 }
@@ -56,8 +59,14 @@ Extents probes_below(std::int64_t extent) {
 
 std::int64_t value_of(const Sum& sum, const Extents& extents) {
   std::int64_t value = sum.number;
-  for (const auto& [symbol, times] : sum.times) value += times * extents[symbol];
+  for (const auto& [symbol, times] : sum.times)
+    value = saturated_add(value, saturated_multiply(times, extents[symbol]));
   return value;
+}
+
+std::uint64_t magnitude(std::int64_t number) {
+  const auto bits = static_cast<std::uint64_t>(number);
+  return number < 0 ? 0 - bits : bits;
 }
 
 /// The symbol stands for the sum.
@@ -238,8 +247,10 @@ class TieSearch {
     for (const std::int64_t batch : options_.known)
       for (std::size_t i = 0; batch > 1 && i < count; ++i) {
         const auto [a, b] = found[i];
-        if (b % batch == 0) found.emplace_back(a - b + b / batch, b / batch);
-        if (a % batch == 0) found.emplace_back(a / batch, b - a + a / batch);
+        if (b % batch == 0)
+          found.emplace_back(saturated_add(saturated_subtract(a, b), b / batch), b / batch);
+        if (a % batch == 0)
+          found.emplace_back(a / batch, saturated_add(saturated_subtract(b, a), a / batch));
       }
     return found;
   }
@@ -307,7 +318,7 @@ class TieSearch {
       if (is_free(s) && base_[s] == extent) sums.push_back({0, {{s, 1}}});
     for (std::size_t s = 0; s < base_.size(); ++s) {
       if (!is_free(s)) continue;
-      const std::int64_t rest = extent - base_[s];
+      const std::int64_t rest = saturated_subtract(extent, base_[s]);
       for (std::size_t t = s + 1; t < base_.size(); ++t)
         if (is_free(t) && base_[t] == rest) sums.push_back({0, {{s, 1}, {t, 1}}});
       if (base_[s] == rest) sums.push_back({0, {{s, 2}}});
@@ -348,10 +359,10 @@ class TieSearch {
     if (sum.times.empty()) return "";
     std::vector<std::pair<bool, std::string>> terms;  // is it taken away
     for (const auto& [symbol, times] : sum.times) {
-      const std::string factor = std::abs(times) == 1 ? "" : fmt::format("{}*", std::abs(times));
+      const std::string factor = magnitude(times) == 1 ? "" : fmt::format("{}*", magnitude(times));
       terms.emplace_back(times < 0, factor + assumed_[symbol].name);
     }
-    if (sum.number != 0) terms.emplace_back(sum.number < 0, std::to_string(std::abs(sum.number)));
+    if (sum.number != 0) terms.emplace_back(sum.number < 0, std::to_string(magnitude(sum.number)));
     std::ranges::stable_sort(terms, {}, &std::pair<bool, std::string>::first);
     std::string text;
     for (const auto& [is_taken, term] : terms)

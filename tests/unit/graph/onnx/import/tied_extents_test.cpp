@@ -1,6 +1,7 @@
 #include "graph/onnx/import/tied_extents.h"
 
 #include <catch2/catch.hpp>
+#include <limits>
 
 using namespace autopar::graph;
 
@@ -76,6 +77,17 @@ TEST_CASE("a refusal for another reason ties nothing and blames nothing") {
                                 [](const Assumptions&) { return Attempt{.nodes_read = 5}; });
   CHECK(ties.assumed == of_names({"n", "m"}));
   CHECK_FALSE(ties.may_be_to_blame);
+}
+
+TEST_CASE("numbers that no extent can be, as constants have them, tie nothing") {
+  constexpr std::int64_t most = std::numeric_limits<std::int64_t>::max();
+  constexpr std::int64_t least = std::numeric_limits<std::int64_t>::min();
+  for (const Shape& other : {Shape{-1}, Shape{most}, Shape{least}, Shape{most - 1, 128}}) {
+    const Ties ties = tie_extents(of_names({"n", "m"}), {.known = {2, most}}, [&](const auto&) {
+      return Attempt{.refused = {{most}, {least}, other}};
+    });
+    CHECK(ties.assumed == of_names({"n", "m"}));
+  }
 }
 
 TEST_CASE("a batch is not tied") {
