@@ -236,7 +236,7 @@ TEST_CASE("An operand that does not broadcast is an error that names the node") 
 using Binary = double (*)(double, double);
 
 void check_binary(const std::string& op_type, const std::vector<DataType>& types, Binary truth,
-                  double low, double high, std::map<std::string, Attribute> attributes = {},
+                  double low, double high, const std::map<std::string, Attribute>& attributes = {},
                   DataType result = DataType::undefined) {
   std::mt19937 random(4);
   for (const DataType type : types) {
@@ -319,8 +319,8 @@ TEST_CASE("Integer overflow wraps, and the least integer divided by -1 as well")
 }
 
 TEST_CASE("Pow takes an exponent of another type and has the base's type") {
-  const auto power = [](DataType base, std::vector<double> x, DataType exponent,
-                        std::vector<double> y) {
+  const auto power = [](DataType base, const std::vector<double>& x, DataType exponent,
+                        const std::vector<double>& y) {
     const Shape x_shape{static_cast<std::int64_t>(x.size())};
     const Shape y_shape{static_cast<std::int64_t>(y.size())};
     return doubles(run_node({"Pow",
@@ -418,7 +418,8 @@ TEST_CASE("Logic takes any byte but zero as true") {
 TEST_CASE("IsNaN and IsInf") {
   for (const DataType type : float_types) {
     const Tensor x = tensor_of(type, {4}, {nan, infinity, -infinity, 1});
-    const auto of = [&](const std::string& op_type, std::map<std::string, Attribute> attributes) {
+    const auto of = [&](const std::string& op_type,
+                        const std::map<std::string, Attribute>& attributes) {
       return doubles(run_node({op_type, attributes, {x}, {{DataType::boolean, {4}}}})[0]);
     };
     CHECK(of("IsNaN", {}) == std::vector<double>{1, 0, 0, 0});
