@@ -43,6 +43,9 @@ class HungRanksTest(TemporaryFolderTest):
         self.assertNotIn("this rank failed", error)
         accused = {int(number) for numbers in re.findall(r"rank\(s\) ([\d, ]*\d)", error)
                    for number in numbers.split(", ")}  # fmt: skip
+        if "did not come to" in error:  # on a busy machine others may be late, too, who say so
+            self.assertIn(faulty, accused, error)
+            return
         self.assertLessEqual(accused, {faulty}, error)
         without_witness = re.sub(r"rank \d+ (lost the connection to|waited too long for)", "", error)
         mentioned = accused | {int(number) for number in re.findall(r"rank (\d+)", without_witness)}
