@@ -49,8 +49,8 @@ void StridedCopy::run(const std::byte* in, std::byte* out, int threads) const {
   const auto run_as = [&]<typename T>(T) {
     run_typed(reinterpret_cast<const T*>(in), reinterpret_cast<T*>(out), threads);
   };
-  if (!visit_size(element_bytes_, UnsignedIntegers{}, run_as))
-    throw InternalError("internal error: elements of 1, 2, 4 or 8 bytes are copied");
+  if (!visit_size(element_bytes_, Words{}, run_as))
+    throw InternalError("internal error: elements of 1, 2, 4, 8 or 16 bytes are copied");
 }
 
 template <typename T>

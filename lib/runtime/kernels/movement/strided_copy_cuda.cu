@@ -171,13 +171,25 @@ int alignment_exponent(const void* pointer) {
   return std::min(4, std::countr_zero(reinterpret_cast<std::uintptr_t>(pointer)));
 }
 
+/// Elements of 16 bytes as two of 8 each, which lie side by side.
+void split_large_elements(CopyLayout& layout) {
+  if (layout.element_bytes != 16) return;
+  layout.element_bytes = 8;
+  layout.shape.push_back(2);
+  for (auto* strides : {&layout.in_strides, &layout.out_strides}) {
+    for (std::int64_t& stride : *strides) stride *= 2;
+    strides->push_back(1);
+  }
+}
+
 }  // namespace
 
 CudaStridedCopies::CudaStridedCopies(std::vector<CopyLayout> layouts, std::int64_t most_elements) {
-  for (const CopyLayout& layout : layouts) {
+  for (CopyLayout& layout : layouts) {
     require(std::has_single_bit(static_cast<unsigned>(layout.element_bytes)) &&
-                layout.element_bytes <= 8,
-            "elements of 1, 2, 4 or 8 bytes are copied");
+                layout.element_bytes <= 16,
+            "elements of 1, 2, 4, 8 or 16 bytes are copied");
+    split_large_elements(layout);
     Copy& copy = copies_.emplace_back();
     copy.repeats = repeats_elements(layout);
     for (std::size_t i = 0; i < copy.jobs.size(); ++i)

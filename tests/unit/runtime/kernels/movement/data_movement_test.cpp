@@ -83,6 +83,17 @@ TEST_CASE("Transpose by any permutation of up to five dimensions, for every elem
   }
 }
 
+TEST_CASE("Complex numbers of 16 bytes are moved as they are") {
+  std::vector<double> parts(12);
+  std::iota(parts.begin(), parts.end(), 0.0);
+  Tensor x = Tensor::zeros(DataType::complex128, {3, 2});
+  std::ranges::copy(std::as_bytes(std::span(parts)), x.mutable_bytes().begin());
+  const Tensor y = run_node({"Transpose", {}, {x}, {{DataType::complex128, {2, 3}}}})[0];
+  const auto* moved = reinterpret_cast<const double*>(y.data());
+  CHECK(std::vector(moved, moved + 12) ==
+        std::vector<double>{0, 1, 4, 5, 8, 9, 2, 3, 6, 7, 10, 11});
+}
+
 TEST_CASE("Transpose reverses all dimensions by default and shares large matrices among threads") {
   const Tensor x = counting(DataType::float32, {301, 203});
   NodeRun node{"Transpose", {}, {x}, {{DataType::float32, {203, 301}}}};

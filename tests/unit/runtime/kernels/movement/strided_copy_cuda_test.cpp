@@ -170,6 +170,15 @@ TEST_CASE("Random copies agree with a loop, in every form") {
   CHECK(seen.contains({CopyForm::words, 16, 16}));
 }
 
+TEST_CASE("Elements of 16 bytes, as complex numbers have, are copied") {
+  std::mt19937 random(1);
+  for (int round = 0; round < 150; ++round) {
+    Case c = random_case(random);
+    c.layout.element_bytes = 16;
+    check({c}, random);
+  }
+}
+
 TEST_CASE("Copies of all forms go out together, and cross between them nowhere") {
   std::mt19937 random(2);
   for (int round = 0; round < 20; ++round) {
