@@ -316,8 +316,10 @@ void SimulatedWorld::tell_of_news(int machine) {
 }
 
 int SimulatedWorld::connect(int machine, const SocketAddress& to) {
-  const int handle = next_handle_++;
+  if (to.storage.ss_family != AF_INET) return -EAFNOSUPPORT;
   const int peer_machine = machine_of(to);
+  if (peer_machine < 0 || peer_machine >= std::ssize(processes_)) return -ENETUNREACH;
+  const int handle = next_handle_++;
   const auto end = std::make_shared<End>();
   end->machine = machine;
   end->peer_machine = peer_machine;
