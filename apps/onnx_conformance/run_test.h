@@ -30,7 +30,7 @@ struct TestResult {
   /// wants them constant; empty where none are.
   std::string fixed_since;
   bool is_random = false;  ///< as OnnxTest's
-  /// Of a test of odd inputs that expects an answer: why no way of running it gave one; else empty.
+  /// Why no way of running it gave an answer, where a test of odd inputs expects one; else empty.
   std::string unanswered;
 };
 

@@ -337,7 +337,7 @@ class Schedule {
       return fmt::format("rank {} fails without a fault: {}", rank, outcome.error);
     const std::set<int> accused = accused_by(rank, outcome.error);
     if (accused.empty()) return fmt::format("rank {} names nobody: {}", rank, outcome.error);
-    // Of several that all wait, as far as they have told, one is to blame.
+    // Where several wait, as far as they have told, one of them is to blame.
     if (error_names_several(outcome.error) &&
         std::ranges::any_of(accused, [&](int each) { return to_blame_.contains(each); }))
       return "";

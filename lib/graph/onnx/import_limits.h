@@ -30,7 +30,7 @@ inline constexpr ImportLimits unlimited_import{
     .outputs = std::numeric_limits<std::int64_t>::max(),
     .constants = std::numeric_limits<std::int64_t>::max()};
 
-/// Of a shard: what a partition writes is flat and folded, so that reading it makes next to
+/// Those of a shard: what a partition writes is flat and folded, so that reading it makes next to
 /// nothing, whatever the model was allowed. Only the nodes that the file itself has may have many
 /// outputs.
 inline constexpr ImportLimits shard_limits{.outputs = std::numeric_limits<std::int64_t>::max()};

@@ -16,7 +16,7 @@ namespace {
 
 /// Another thread may be the one to hear that a connection is made.
 constexpr auto pause_while_connecting = std::chrono::milliseconds(20);
-/// Of one call: they stay in the caches while their checksum is made.
+/// One call moves so many, which stay in the caches while their checksum is made.
 constexpr std::size_t bytes_at_once = std::size_t{256} << 10;
 
 }  // namespace

@@ -141,7 +141,7 @@ constexpr OperandForms table[] = {
      "7[:], "
      "_ | _ _",
      microsoft_domain},
-    // Of other domains, that have a body
+    // Other domains' operators, which have a body
     {"GatherBlockQuantized", "", "_ ..., *, _ ..., _ ...", microsoft_domain},
     {"GroupNorm", "", "_ _ _ ..., c, c, *, c", microsoft_domain},
     {"SkipGroupNorm", "", "_ _ _ ..., c, c, *, c", microsoft_domain},
