@@ -5,11 +5,24 @@
 #include <boost/context/detail/fcontext.hpp>
 #include <new>
 
-#ifdef __SANITIZE_ADDRESS__
+// GCC tells of sanitizers by macros, clang by features.
+#ifdef __has_feature
+#define AUTOPAR_HAS_FEATURE(name) __has_feature(name)
+#else
+#define AUTOPAR_HAS_FEATURE(name) 0
+#endif
+#if defined(__SANITIZE_ADDRESS__) || AUTOPAR_HAS_FEATURE(address_sanitizer)
+#define AUTOPAR_FIBRE_ASAN
+#endif
+#if defined(__SANITIZE_THREAD__) || AUTOPAR_HAS_FEATURE(thread_sanitizer)
+#define AUTOPAR_FIBRE_TSAN
+#endif
+
+#ifdef AUTOPAR_FIBRE_ASAN
 #include <sanitizer/asan_interface.h>
 #include <sanitizer/common_interface_defs.h>
 #endif
-#ifdef __SANITIZE_THREAD__
+#ifdef AUTOPAR_FIBRE_TSAN
 #include <sanitizer/tsan_interface.h>
 #endif
 
@@ -20,7 +33,7 @@ namespace {
 namespace context = boost::context::detail;
 
 constexpr std::size_t guard_bytes = 4096;
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#if defined(AUTOPAR_FIBRE_ASAN) || defined(AUTOPAR_FIBRE_TSAN)
 constexpr std::size_t stack_bytes = 256 << 10;
 #else
 constexpr std::size_t stack_bytes = 128 << 10;
@@ -28,17 +41,17 @@ constexpr std::size_t stack_bytes = 128 << 10;
 
 void start_switch([[maybe_unused]] void** fake_stack, [[maybe_unused]] const void* stack,
                   [[maybe_unused]] std::size_t bytes, [[maybe_unused]] void* thread) {
-#ifdef __SANITIZE_ADDRESS__
+#ifdef AUTOPAR_FIBRE_ASAN
   __sanitizer_start_switch_fiber(fake_stack, stack, bytes);
 #endif
-#ifdef __SANITIZE_THREAD__
+#ifdef AUTOPAR_FIBRE_TSAN
   __tsan_switch_to_fiber(thread, 0);
 #endif
 }
 
 void finish_switch([[maybe_unused]] void* fake_stack, [[maybe_unused]] const void** stack,
                    [[maybe_unused]] std::size_t* bytes) {
-#ifdef __SANITIZE_ADDRESS__
+#ifdef AUTOPAR_FIBRE_ASAN
   __sanitizer_finish_switch_fiber(fake_stack, stack, bytes);
 #endif
 }
@@ -75,16 +88,16 @@ Fibre::~Fibre() {
 void Fibre::make() {
   const std::size_t bytes = stack_bytes - skipped_;
   context_ = context::make_fcontext(mapping_ + guard_bytes + bytes, bytes, &Entry::run);
-#ifdef __SANITIZE_THREAD__
+#ifdef AUTOPAR_FIBRE_TSAN
   thread_ = __tsan_create_fiber(0);
 #endif
 }
 
 void Fibre::unmake() {
-#ifdef __SANITIZE_ADDRESS__
+#ifdef AUTOPAR_FIBRE_ASAN
   ASAN_UNPOISON_MEMORY_REGION(mapping_ + guard_bytes, stack_bytes);
 #endif
-#ifdef __SANITIZE_THREAD__
+#ifdef AUTOPAR_FIBRE_TSAN
   __tsan_destroy_fiber(thread_);
 #endif
 }
@@ -97,7 +110,7 @@ void Fibre::abandon() {
 
 void Fibre::resume(const std::function<void()>& task) {
   task_ = &task;
-#ifdef __SANITIZE_THREAD__
+#ifdef AUTOPAR_FIBRE_TSAN
   owner_thread_ = __tsan_get_current_fiber();
 #endif
   void* fake_stack = nullptr;
