@@ -104,6 +104,7 @@ class ChoiceMaker {
              const FactorAxes& factor_axes) const {
     std::int64_t size = 1;
     for (const int f : factors) size *= rule_.factors[f].size;
+    if (size == 0) return false;  // no step splits a dimension without elements
     for (int rank = 0; rank < mesh_.num_devices(); ++rank) {
       const auto ranges = factor_ranges(rule_, factor_axes, mesh_, rank);
       const Range by_factors = span_in_dimension(factors, rule_, ranges);

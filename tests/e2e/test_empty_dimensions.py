@@ -49,6 +49,7 @@ CASES = [
     Case("Clip", "bcs", constants=(np.float32(-1), np.float32(1))),
     Case("Concat", "bcs", "bcs", axis=1), Case("Concat", "bcs", "b2s", axis=1),
     Case("Conv", "bcmm", constants=(random.standard_normal((4, 6, 3, 3)).astype(np.float32),)),
+    Case("Conv", "b49", "k14", group=4),
     Case("CumSum", "bcs", constants=(np.array(1, np.int64),)),
     Case("DepthToSpace", "b8mn", blocksize=2),
     Case("Einsum", "bmk", "bkn", equation="bmk,bkn->bmn"), Case("Einsum", "bmk", equation="bmk->mb"),

@@ -216,6 +216,18 @@ TEST_CASE("a dimension of several factors is split evenly, from its major factor
         std::vector<std::string>{"R->RR", "S0->S0R", "S01->S0S1"});
 }
 
+TEST_CASE("a dimension without elements is not split, though one of its factors could be") {
+  const Loops loops{
+      "n(gc),(gm)c->n(gm)", {{2, 4}, {0, 1}}, {{2, 0}}, {{.letter = 'c', .kind = FactorKind::sum}}};
+  const DeviceMesh mesh({2});
+  const auto choices = all_choices(loops.rule(), loops, mesh);
+  CHECK(choices.size() > 1);
+  for (const OpShardSpec& choice : choices) {
+    CHECK(choice.inputs[1].dims[0].empty());
+    CHECK(choice.outputs[0].dims[1].empty());
+  }
+}
+
 TEST_CASE("two kinds of reduction are never left partial together") {
   const Loops both{"ab->", {{4, 4}}, {{}}, {{'a', FactorKind::sum}, {'b', FactorKind::max}}};
   for (const std::string& choice : choices(both, DeviceMesh({2, 2}))) {
