@@ -110,11 +110,18 @@ std::vector<T> gather_all(HostCommunicator& group, const T& mine) {
   return all;
 }
 
-/// The same of lists, which may differ in length.
+/// The same of lists, which may differ in length. Throws Error where a rank tells a length that no
+/// list of ranks has: what it says is not believed before memory is taken for it.
 template <typename T>
 std::vector<std::vector<T>> gather_lists(HostCommunicator& group, std::span<const T> mine) {
   const auto bytes = static_cast<std::int64_t>(mine.size_bytes());
   const std::vector<std::int64_t> block_bytes = gather_all(group, bytes);
+  constexpr std::int64_t most = std::int64_t{1} << 30;  // traces are tens of millions of bytes
+  for (std::size_t rank = 0; rank < block_bytes.size(); ++rank) {
+    const std::int64_t each = block_bytes[rank];
+    if (each < 0 || each > most || each % std::int64_t{sizeof(T)} != 0)
+      fail("rank {} told of a list of {} bytes, which none has; start all ranks again", rank, each);
+  }
   std::vector<T> all(at(std::reduce(block_bytes.begin(), block_bytes.end())) / sizeof(T));
   group.all_gather(reinterpret_cast<const std::byte*>(mine.data()),
                    reinterpret_cast<std::byte*>(all.data()), block_bytes);

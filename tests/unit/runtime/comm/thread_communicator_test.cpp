@@ -44,6 +44,18 @@ TEST_CASE("threads conform to what a communicator must do") {
   on_ranks(GENERATE(1, 2, 3, 4, 6, 7), [](HostCommunicator& world) { check_conformance(world); });
 }
 
+TEST_CASE("a rank that tells an absurd length of a list is not believed") {
+  const std::int64_t told = GENERATE(as<std::int64_t>{}, -8, 3, 1LL << 40, 1LL << 62);
+  const auto work = [&](HostCommunicator& world) {
+    if (world.rank() == 1)
+      gather_all(world, told);  // as gather_lists begins
+    else
+      gather_lists<int>(world, std::vector<int>{1, 2});
+  };
+  CHECK_THROWS_WITH(on_ranks(3, work),
+                    Contains("rank 1 told of a list of " + std::to_string(told)));
+}
+
 TEST_CASE("a rank that never comes ends the others with an error that names it") {
   const auto work = [](HostCommunicator& world) {
     if (world.rank() != 2) world.barrier();
