@@ -27,12 +27,13 @@ constexpr std::array<TypeInfo, 27> types = {{
 }};
 
 const TypeInfo& info_of(DataType type) {
-  const auto index = static_cast<std::size_t>(type);
-  require(index < types.size(), "a data type has a number ONNX knows");
-  return types[index];
+  require(is_data_type(static_cast<std::int64_t>(type)), "a data type has a number ONNX knows");
+  return types[static_cast<std::size_t>(type)];
 }
 
 }  // namespace
+
+bool is_data_type(std::int64_t number) { return number >= 0 && number < std::ssize(types); }
 
 std::string_view name_of(DataType type) { return info_of(type).name; }
 

@@ -36,6 +36,9 @@ enum class DataType : std::int32_t {
   int2 = 26,
 };
 
+/// Whether a file's number is that of a type, `undefined` among them.
+bool is_data_type(std::int64_t number);
+
 /// "float32", "bfloat16", ... as messages, JSON and device files spell it.
 std::string_view name_of(DataType type);
 

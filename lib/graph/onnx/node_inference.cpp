@@ -78,6 +78,8 @@ OutputType output_of(const onnx::TypeProto& type, const onnx::NodeProto& node) {
          advice_about(node.domain(), node.op_type()));
   OutputType output;
   const auto& tensor = type.tensor_type();
+  if (!is_data_type(tensor.elem_type()))
+    fail("it makes elements of type {}, which this version does not know", tensor.elem_type());
   output.type = static_cast<DataType>(tensor.elem_type());
   if (output.type == DataType::string)
     fail("it makes strings, which are not supported: {}", advice_about_strings);

@@ -12,7 +12,7 @@ ModelOverview::Port port_of(const onnx::ValueInfoProto& info) {
   ModelOverview::Port port{info.name(), DataType::undefined, {}};
   if (!info.type().has_tensor_type()) return port;
   const auto& type = info.type().tensor_type();
-  port.type = static_cast<DataType>(type.elem_type());
+  if (is_data_type(type.elem_type())) port.type = static_cast<DataType>(type.elem_type());
   for (const auto& dim : type.shape().dim()) {
     const std::string symbol = dim.dim_param().empty() ? "?" : dim.dim_param();
     port.dims.push_back(dim.has_dim_value() ? std::to_string(dim.dim_value()) : symbol);

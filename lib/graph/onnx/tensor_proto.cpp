@@ -89,7 +89,7 @@ Shape shape_of(const onnx::TensorProto& proto) {
 }  // namespace
 
 DataType data_type_from_proto(int type, std::string_view tensor_name) {
-  if (type <= 0 || type > static_cast<int>(DataType::int2))
+  if (type == 0 || !is_data_type(type))
     fail("tensor '{}' has data type {}, which this version does not know", tensor_name, type);
   return static_cast<DataType>(type);
 }
