@@ -206,7 +206,7 @@ TEST_CASE("errors name file, node and what does not fit") {
       Contains("model.onnx") && Contains("inputs that do not fit together"));
   CHECK_THAT(message(std::move(Sketch("y = Cast <to = 8> (x)").in(DataType::float32, {2}))),
              Contains("it makes strings, which are not supported"));
-  CHECK_THAT(message(std::move(Sketch("y = Cast <to = 27> (x)").in(DataType::float32, {2}))),
+  CHECK_THAT(message(std::move(Sketch("y = Cast <to = 27> (x)", 28).in(DataType::float32, {2}))),
              Contains("it makes elements of type 27, which this version does not know"));
 }
 
