@@ -76,7 +76,10 @@ TEST_CASE("threads do not accuse a rank that waits for another itself") {
     world.abort();
   };
   on_ranks(ranks, work, std::chrono::seconds(2));
-  for (const std::string& what : wrong) CHECK(what == "");
+  for (const std::string& what : wrong) {
+    INFO(what);
+    CHECK(what.empty());
+  }
 }
 
 TEST_CASE("threads wait for a rank that works, and name one that hangs, in every collective") {
@@ -92,7 +95,10 @@ TEST_CASE("threads wait for a rank that works, and name one that hangs, in every
   };
   on_ranks(3, work, std::chrono::seconds(2));
   CAPTURE(collective);
-  for (const std::string& what : wrong) CHECK(what == "");
+  for (const std::string& what : wrong) {
+    INFO(what);
+    CHECK(what.empty());
+  }
 }
 
 TEST_CASE("messages of other lengths than the receiver waits for end both ranks, which are named") {
