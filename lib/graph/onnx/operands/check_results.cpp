@@ -93,6 +93,22 @@ void check_concat(const NodeInContext& context, const std::vector<OutputType>&) 
   }
 }
 
+/// The parts make up the data: inference trusts attribute `num_outputs`, however many outputs the
+/// node has.
+void check_split(const NodeInContext& context, const std::vector<OutputType>& outputs) {
+  const Shape& data = context.inputs[0]->shape;
+  const std::size_t axis = axis_of(context, data, "axis");
+  std::int64_t left = data[axis];
+  for (const OutputType& part : outputs) {
+    if (!part.shape) return;
+    left -= part.shape->at(axis);
+    if (left < 0) break;
+  }
+  if (left != 0)
+    fail("its {} outputs do not make up the {} elements of its data along dimension {}",
+         outputs.size(), data[axis], axis);
+}
+
 /// GatherElements and ScatterElements: indices lie within the data but along the axis.
 void check_elements(const NodeInContext& context, const std::vector<OutputType>&) {
   const Shape& data = context.inputs[0]->shape;
@@ -178,13 +194,21 @@ void check_matmul_n_bits(const NodeInContext& context, const std::vector<OutputT
 void check_results(const NodeInContext& context, const std::vector<OutputType>& outputs) {
   using Check = void (*)(const NodeInContext&, const std::vector<OutputType>&);
   static const std::map<std::string_view, Check> table = {
-      {"AffineGrid", check_affine_grid}, {"Col2Im", check_col_to_im},
-      {"Concat", check_concat},          {"Conv", check_conv},
-      {"ConvInteger", check_conv},       {"ConvTranspose", check_conv_transpose},
-      {"DeformConv", check_deform_conv}, {"GatherElements", check_elements},
-      {"GatherND", check_slices},        {"QLinearConv", check_qlinear_conv},
-      {"Reshape", check_reshape},        {"ScatterElements", check_elements},
-      {"ScatterND", check_slices},       {"TensorScatter", check_tensor_scatter},
+      {"AffineGrid", check_affine_grid},
+      {"Col2Im", check_col_to_im},
+      {"Concat", check_concat},
+      {"Conv", check_conv},
+      {"ConvInteger", check_conv},
+      {"ConvTranspose", check_conv_transpose},
+      {"DeformConv", check_deform_conv},
+      {"GatherElements", check_elements},
+      {"GatherND", check_slices},
+      {"QLinearConv", check_qlinear_conv},
+      {"Reshape", check_reshape},
+      {"ScatterElements", check_elements},
+      {"ScatterND", check_slices},
+      {"Split", check_split},
+      {"TensorScatter", check_tensor_scatter},
   };
   if (context.node.domain() == "com.microsoft" && context.node.op_type() == "MatMulNBits")
     return check_matmul_n_bits(context, outputs);

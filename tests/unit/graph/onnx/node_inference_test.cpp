@@ -208,6 +208,11 @@ TEST_CASE("errors name file, node and what does not fit") {
              Contains("it makes strings, which are not supported"));
   CHECK_THAT(message(std::move(Sketch("y = Cast <to = 27> (x)", 28).in(DataType::float32, {2}))),
              Contains("it makes elements of type 27, which this version does not know"));
+  CHECK_THAT(
+      message(std::move(Sketch("a, b = Split <num_outputs = 3> (x)").in(DataType::float32, {6}))),
+      Contains("its 2 outputs do not make up the 6 elements of its data"));
+  CHECK(message(std::move(
+            Sketch("a, b = Split <num_outputs = 2> (x)").in(DataType::float32, {5}))) == "none");
 }
 
 TEST_CASE("an operator is known at its version alone") {
