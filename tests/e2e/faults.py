@@ -12,7 +12,7 @@ from support import AUTOPAR
 LIBRARY = os.environ["AUTOPAR_FAULT_LIBRARY"]
 
 
-def environment(faults="", under=None, counts=None, trace=None, least_bytes=None):
+def environment(faults="", under=None, counts=None, trace=None, least_bytes=None, allocations=None):
     """The environment of a process to which `faults` happen ("write:3:ENOSPC,sync:1:kill")."""
     variables = {
         "LD_PRELOAD": LIBRARY,
@@ -21,6 +21,7 @@ def environment(faults="", under=None, counts=None, trace=None, least_bytes=None
         "AUTOPAR_FAULT_COUNTS": counts,
         "AUTOPAR_FAULT_TRACE": trace,
         "AUTOPAR_FAULT_BYTES": least_bytes,
+        "AUTOPAR_FAULT_PLACES": allocations,
         # Sanitizers want to be loaded first, but need not be.
         "ASAN_OPTIONS": os.environ.get("ASAN_OPTIONS", "") + ":verify_asan_link_order=0",
     }

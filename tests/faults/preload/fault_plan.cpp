@@ -16,6 +16,8 @@
 #include <optional>
 #include <string_view>
 
+#include "allocation_places.h"
+
 namespace autopar::faults {
 namespace {
 
@@ -107,7 +109,7 @@ class FaultPlan {
   Fault next(Kind kind) {
     const auto index = static_cast<std::size_t>(kind);
     const long call = ++calls_[index];
-    Fault fault;
+    Fault fault{.call = call};
     for (std::size_t i = 0; i < num_rules_; ++i) {
       const Rule& rule = rules_[i];
       if (rule.kind != kind || (rule.lasts ? call < rule.call : call != rule.call)) continue;
@@ -200,6 +202,7 @@ bool main_has_begun = false;
 int (*real_main)(int, char**, char**) = nullptr;
 
 int counted_main(int count, char** arguments, char** environment) {
+  prepare_places();
   main_has_begun = true;
   return real_main(count, arguments, environment);
 }

@@ -38,6 +38,7 @@ struct Fault {
   int error = 0;          ///< the call fails with this errno
   bool is_short = false;  ///< it moves half of its bytes
   bool is_torn = false;   ///< it moves half of its bytes, and then the process is killed
+  long call = 0;          ///< its number among those of its kind, from 1
 
   bool any() const { return error != 0 || is_short || is_torn; }
   /// How many bytes of so many are moved: at least one.

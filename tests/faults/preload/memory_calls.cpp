@@ -5,12 +5,15 @@
 #include <new>
 #include <utility>
 
+#include "allocation_places.h"
 #include "fault_plan.h"
 
+using autopar::faults::Fault;
 using autopar::faults::is_watched_allocation;
 using autopar::faults::Kind;
 using autopar::faults::next_fault;
 using autopar::faults::next_function;
+using autopar::faults::note_place;
 
 namespace {
 
@@ -20,7 +23,9 @@ thread_local bool is_in_operator = false;
 /// Whether this allocation is to fail.
 bool fails(std::size_t bytes) {
   if (is_in_operator || !is_watched_allocation(bytes)) return false;
-  return next_fault(Kind::allocate).error != 0;
+  const Fault fault = next_fault(Kind::allocate);
+  note_place(fault.call);
+  return fault.error != 0;
 }
 
 template <typename Take>
