@@ -15,9 +15,13 @@ using Bytes = Types<std::int8_t, std::uint8_t>;
 struct Repeated {
   std::int64_t count = 1;
   std::int64_t length = 1;  ///< elements that follow one another and have the same
+  std::int64_t period = 0;  ///< as many, one for each element, come `rows` times before the next
+  std::int64_t rows = 1;
 
   AUTOPAR_ELEMENTWISE std::int64_t of(std::int64_t element) const {
-    return count == 1 ? 0 : element / length % count;
+    if (count == 1) return 0;
+    if (period > 0) return (element / (period * rows) * period + element % period) % count;
+    return element / length % count;
   }
 };
 

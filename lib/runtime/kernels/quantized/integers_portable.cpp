@@ -146,8 +146,9 @@ struct ConvIntegerElement {
 
 /// Requantize(sums, a_scale, b_scale, y_scale, y_zero_point?, bias?) of the domain
 /// passes::internal_domain: saturate(round((sum + bias) * a_scale b_scale / y_scale) + zero point).
-/// b_scale and bias are by channel, dimension `axis` of the sums, or one; a_scale, y_scale and the
-/// zero point by row, or one. The scales' quotient is of their own type.
+/// Scales and zero points are one, or: for a product of `rows` and `columns` b_scale by column and
+/// the others by row, of each matrix or of all; else b_scale and bias by channel, dimension `axis`
+/// of the sums. The scales' quotient is of their own type.
 template <typename Scale, typename Y>
 struct RequantizeElement {
   const std::int32_t* sums;
@@ -220,14 +221,21 @@ std::unique_ptr<Kernel> make_conv_integer_loops(const KernelRequest& request) {
 
 std::unique_ptr<Kernel> make_requantize(const KernelRequest& request) {
   const Shape& shape = request.inputs.at(0).shape;
-  const std::int64_t columns = shape.empty() ? 1 : shape.back();
-  const std::int64_t rows = shape.size() < 2 ? 1 : shape[shape.size() - 2];
-  const AxisExtents channels =
-      shape.empty() ? AxisExtents{} : extents_around_axis(request, shape, -1);
+  const bool is_product = request.node.has_attribute("columns");
+  const std::int64_t rows = request.node.int_attribute("rows", 1);
+  const std::int64_t columns = request.node.int_attribute("columns", 1);
   const auto by_row = [&](std::size_t input, const char* name) {
     return repeated_input(request, input, name, rows, columns);
   };
   const auto by_channel = [&](std::size_t input, const char* name) {
+    if (is_product) {
+      Repeated repeated = repeated_input(request, input, name, columns, 1);
+      repeated.period = columns;
+      repeated.rows = rows;
+      return repeated;
+    }
+    const AxisExtents channels =
+        extents_around_axis(request, shape, request.node.int_attribute("axis", 1));
     return repeated_input(request, input, name, channels.extent, channels.inner);
   };
   const Repeated a_scales = by_row(1, "the scale");

@@ -192,6 +192,56 @@ TEST_CASE("QLinearMatMul with a scale and a zero point for each row and column")
   CHECK(doubles(y) == expected);
 }
 
+TEST_CASE("QLinearMatMul of stacks with a scale for each row and column of each matrix") {
+  Random random(4);
+  const Tensor a = random_bytes(random, DataType::uint8, {2, 3, 4});
+  const Tensor b = random_bytes(random, DataType::int8, {2, 4, 5});
+  const Tensor zero = tensor_of(DataType::uint8, {}, {0});
+  const Tensor b_zero = tensor_of(DataType::int8, {}, {0});
+  const auto scales = [](const Shape& shape) {
+    std::vector<double> values;
+    for (std::int64_t i = 0; i < graph::num_elements(shape); ++i)
+      values.push_back(std::exp2(-static_cast<double>(i % 7)));
+    return tensor_of(DataType::float32, shape, values);
+  };
+  const Tensor rows = scales({2, 3, 1});
+  const Tensor columns = scales({2, 1, 5});
+  const Tensor y =
+      run_node({"QLinearMatMul",
+                {},
+                {a, rows, zero, b, columns, b_zero, tensor_of(DataType::float32, {}, {8}),
+                 tensor_of(DataType::uint8, {}, {100})},
+                {{DataType::uint8, {2, 3, 5}}}})
+          .front();
+  std::vector<double> expected = product(a, b, zero, b_zero, {2, 3, 5});
+  for (std::size_t i = 0; i < expected.size(); ++i) {
+    const double scale = doubles(rows)[i / 5] * doubles(columns)[i / 15 * 5 + i % 5] / 8;
+    expected[i] = std::clamp(std::nearbyint(expected[i] * scale) + 100, 0.0, 255.0);
+  }
+  CHECK(doubles(y) == expected);
+}
+
+TEST_CASE("QLinearMatMul with a vector has a scale for each row") {
+  Random random(5);
+  const Tensor a = random_bytes(random, DataType::uint8, {3, 4});
+  const Tensor b = random_bytes(random, DataType::int8, {4});
+  const Tensor zero = tensor_of(DataType::uint8, {}, {0});
+  const Tensor b_zero = tensor_of(DataType::int8, {}, {0});
+  const std::vector<double> rows{1, 0.5, 0.125};
+  const Tensor y =
+      run_node({"QLinearMatMul",
+                {},
+                {a, tensor_of(DataType::float32, {3}, rows), zero, b,
+                 tensor_of(DataType::float32, {}, {0.25}), b_zero,
+                 tensor_of(DataType::float32, {}, {4}), tensor_of(DataType::uint8, {}, {100})},
+                {{DataType::uint8, {3}}}})
+          .front();
+  std::vector<double> expected = product(a, b, zero, b_zero, {3});
+  for (std::size_t i = 0; i < 3; ++i)
+    expected[i] = std::clamp(std::nearbyint(expected[i] * rows[i] / 16) + 100, 0.0, 255.0);
+  CHECK(doubles(y) == expected);
+}
+
 namespace {
 
 struct ConvolutionCase {
