@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <cstring>
+#include <deque>
 
 #include "graph/operators/library_operator.h"
 #include "runtime/device.h"
@@ -49,7 +50,8 @@ int double_all(const AutoparRun* run, char*) {
 /// Runs a node of a new operator with this kernel.
 Tensor run_with(const char* name, AutoparKernel kernel, AutoparScratch scratch = nullptr,
                 Shape shape = {2, 3}) {
-  auto* const op = new AutoparOperator{};  // libraries are never unloaded
+  static std::deque<AutoparOperator> operators;  // libraries are never unloaded
+  AutoparOperator* const op = &operators.emplace_back();
   op->domain = domain;
   op->name = name;
   op->version = 1;
