@@ -57,6 +57,11 @@ def drawn(planned, is_late, most):
     return early + sample(late, most - len(early))
 
 
+def error_lines(done):
+    """The compiler's own library for threads ends the process by itself where it gets no memory."""
+    return [line for line in done.stderr.splitlines() if line.startswith(("error", "libgomp: Out of memory"))]
+
+
 def sweeps_itself(fault, done):
     """Whether the command must have removed what it had begun, and not the next one. A process that
     gets no memory may be at its end where it cleans up."""
@@ -133,8 +138,7 @@ class FaultsTest(unittest.TestCase):
         if action in DEADLY and done.returncode == KILLED:
             return True
         self.assertIn(done.returncode, (0, 1), done.stderr)
-        errors = [line for line in done.stderr.splitlines() if line.startswith("error")]
-        self.assertEqual(len(errors), done.returncode, done.stderr)
+        self.assertEqual(len(error_lines(done)), done.returncode, done.stderr)
         self.assertNotIn("internal error", done.stderr)
         if not self.counts.exists():  # it has ended where no exception may pass
             return True
@@ -142,9 +146,8 @@ class FaultsTest(unittest.TestCase):
 
     def check_memory(self, done):
         """What was refused is named, and no library tells of it, too."""
-        lines = done.stderr.splitlines()
         if done.returncode == 1:
-            self.assertIn("memory", [line for line in lines if line.startswith("error")][0].lower())
+            self.assertIn("memory", error_lines(done)[0].lower())
         for text in ("terminate", "Schema error", "***"):
             self.assertNotIn(text, done.stderr)
 
@@ -245,8 +248,9 @@ class FaultsTest(unittest.TestCase):
             if device.exists():
                 self.assertEqual(contents(device)["name"], "calibrated", fault)
             if sweeps_itself(fault, done):
-                expected = [device.name] if done.returncode == 0 else []
-                self.assertEqual([path.name for path in device.parent.iterdir()], expected, fault)
+                # The file has its place before the folder is synced, which may fail.
+                allowed = ([device.name],) if done.returncode == 0 else ([], [device.name])
+                self.assertIn([path.name for path in device.parent.iterdir()], allowed, fault)
 
         self.walk(arguments, check, most=12)
 
