@@ -12,6 +12,7 @@
 #include "runtime/constant_store.h"
 #include "runtime/data_shaped.h"
 #include "runtime/devices/cpu_device.h"
+#include "runtime/kernels/common/kernel_arguments.h"
 #include "runtime/memory_plan.h"
 #include "runtime/passes/matcher.h"
 #include "runtime/state_buffers.h"
@@ -109,6 +110,14 @@ std::vector<TensorView> views_of(const CompiledGraph& compiled, const std::vecto
   return views;
 }
 
+/// Loops over rows would run for ever over 2^40 rows of no elements. Collectives, and what fuses
+/// them, are made by all ranks, also by one whose share is empty.
+bool makes_nothing(const Node& node, std::span<const TensorView> outputs) {
+  const auto is_empty = [](const TensorView& view) { return view.elements() == 0; };
+  return node.domain != graph::collective_domain && node.domain != passes::internal_domain &&
+         !outputs.empty() && std::ranges::all_of(outputs, is_empty);
+}
+
 void make_steps(CompiledGraph& compiled, Device& device, CollectiveContext* collectives,
                 ConstantStore* store) {
   Graph& graph = compiled.graph;
@@ -133,6 +142,7 @@ void make_steps(CompiledGraph& compiled, Device& device, CollectiveContext* coll
     step.node = node.name;
     step.op_type = node.op_type;
     step.kernel = entry.make(request);
+    if (makes_nothing(node, request.outputs)) step.kernel = std::make_unique<NoWork>();
     step.inputs = std::move(request.inputs);
     step.outputs = std::move(request.outputs);
     const Storage& storage = compiled.storage;

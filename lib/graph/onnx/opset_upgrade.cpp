@@ -250,6 +250,7 @@ void flatten_around(Rewrite& rewrite) {
   auto& reshape = rewrite.after.emplace_back();
   reshape.set_op_type("Reshape");
   reshape.set_name(rewrite.node.name() + "/reshape");
+  set_attribute(reshape, "allowzero", 1);  // else an extent of 0 stands for that of the input
   reshape.add_input(rewrite.output_name() + "/result");
   reshape.add_input(rewrite.vector("shape", shape));
   reshape.add_output(rewrite.output_name());

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <cstdlib>
 
 #include "graph/onnx/attribute_proto.h"
 #include "graph/onnx/operands/operand_form.h"
@@ -90,16 +91,21 @@ std::string shapes_of(const NodeInContext& context) {
   return text;
 }
 
-/// Inference would divide by a stride of 0.
+/// Inference would divide by a stride of 0, and windows that reach beyond what an int holds have no
+/// kernel.
 void check_window(const onnx::NodeProto& node) {
   if (!node.domain().empty()) return;
   for (const auto& attribute : node.attribute()) {
     const std::string& name = attribute.name();
     const bool is_window = name == "strides" || name == "dilations" || name == "kernel_shape";
+    const bool is_padding = name == "pads" || name == "output_padding";
     const auto is_positive = [](std::int64_t extent) { return extent > 0; };
+    const auto is_usual = [](std::int64_t extent) { return std::abs(extent / 2) < 1 << 29; };
     if ((is_window && !std::ranges::all_of(attribute.ints(), is_positive)) ||
         (name == "group" && attribute.i() <= 0))
       fail("its attribute '{}' is not positive", name);
+    if ((is_window || is_padding) && !std::ranges::all_of(attribute.ints(), is_usual))
+      fail("its attribute '{}' is beyond what a window may have", name);
   }
 }
 

@@ -55,8 +55,21 @@ void check_deform_conv(const NodeInContext& context, const std::vector<OutputTyp
          to ? to_string(*to) : "of unknown shape");
 }
 
-void check_conv_transpose(const NodeInContext& context, const std::vector<OutputType>&) {
+/// Inference knows no places where `output_shape` is smaller than the data.
+void check_conv_transpose(const NodeInContext& context, const std::vector<OutputType>& outputs) {
   check_channels(context, 1, [](const Shape& weight, std::int64_t) { return weight[0]; });
+  if (outputs[0].shape && outputs[0].shape->size() != context.inputs[0]->shape.size())
+    fail("its attribute 'output_shape' does not fit its data {}",
+         to_string(context.inputs[0]->shape));
+}
+
+/// GRU, LSTM and RNN: inference believes the attribute, kernels the weights.
+void check_recurrent(const NodeInContext& context, const std::vector<OutputType>&) {
+  const auto* hidden = find_attribute(context.node, "hidden_size");
+  const Shape& weights = context.inputs[2]->shape;
+  if (hidden != nullptr && (weights.size() != 3 || hidden->i() != weights[2]))
+    fail("its attribute 'hidden_size' is {}, but its weights R are {}", hidden->i(),
+         to_string(weights));
 }
 
 void check_reshape(const NodeInContext& context, const std::vector<OutputType>& outputs) {
@@ -107,6 +120,39 @@ void check_split(const NodeInContext& context, const std::vector<OutputType>& ou
   if (left != 0)
     fail("its {} outputs do not make up the {} elements of its data along dimension {}",
          outputs.size(), data[axis], axis);
+}
+
+/// Scales and zero points of a stack of matrices are of each matrix, whose batch is that of the
+/// stack and, for what is done to the product, of the product.
+void check_of_matrices(const NodeInContext& context, std::size_t matrices, std::size_t input,
+                       const Shape* product) {
+  if (input >= context.inputs.size() || context.inputs[input] == nullptr) return;
+  const Shape& given = context.inputs[input]->shape;
+  if (given.size() <= 2 || num_elements(given) == 1) return;
+  const Shape& of = context.inputs[matrices]->shape;
+  const auto has_batch_of = [&](const Shape& shape) {
+    return shape.size() == given.size() &&
+           std::equal(given.begin(), given.end() - 2, shape.begin());
+  };
+  if (!has_batch_of(of) || (product != nullptr && !has_batch_of(*product)))
+    fail("its input '{}', {}, has another batch than its matrices {}{}",
+         context.schema->inputs()[input].GetName(), to_string(given), to_string(of),
+         product == nullptr ? "" : " or than its product " + to_string(*product));
+}
+
+void check_matmul_integer(const NodeInContext& context, const std::vector<OutputType>&) {
+  check_of_matrices(context, 0, 2, nullptr);
+  check_of_matrices(context, 1, 3, nullptr);
+}
+
+void check_qlinear_matmul(const NodeInContext& context, const std::vector<OutputType>& outputs) {
+  const Shape* product = outputs[0].shape ? &*outputs[0].shape : nullptr;
+  check_of_matrices(context, 0, 1, product);
+  check_of_matrices(context, 0, 2, nullptr);
+  check_of_matrices(context, 3, 4, product);
+  check_of_matrices(context, 3, 5, nullptr);
+  check_of_matrices(context, 0, 6, product);
+  check_of_matrices(context, 0, 7, product);
 }
 
 /// GatherElements and ScatterElements: indices lie within the data but along the axis.
@@ -201,9 +247,14 @@ void check_results(const NodeInContext& context, const std::vector<OutputType>& 
       {"ConvInteger", check_conv},
       {"ConvTranspose", check_conv_transpose},
       {"DeformConv", check_deform_conv},
+      {"GRU", check_recurrent},
       {"GatherElements", check_elements},
       {"GatherND", check_slices},
+      {"LSTM", check_recurrent},
+      {"MatMulInteger", check_matmul_integer},
       {"QLinearConv", check_qlinear_conv},
+      {"QLinearMatMul", check_qlinear_matmul},
+      {"RNN", check_recurrent},
       {"Reshape", check_reshape},
       {"ScatterElements", check_elements},
       {"ScatterND", check_slices},

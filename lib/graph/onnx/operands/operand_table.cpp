@@ -135,7 +135,7 @@ constexpr OperandForms table[] = {
     {"RotaryEmbedding", "3", "b _ s _, _ a, 1[:], b s | 1 s | b 1 | 1 1"},
     {"RotaryEmbedding", "3", "b s @num_heads*_, _ a, 1[:], b s | 1 s | b 1 | 1 1"},
     {"RotaryEmbedding", "!3", "b _ s _, b s _ | 1 s _ | b 1 _ | 1 1 _, 1[:]"},
-    {"RotaryEmbedding", "!3", "b s _, b s _ | 1 s _ | b 1 _ | 1 1 _, 1[:]"},
+    {"RotaryEmbedding", "!3", "b s @num_heads*_, b s _ | 1 s _ | b 1 _ | 1 1 _, 1[:]"},
     {"GroupQueryAttention", "",
      "b _ _, b _ _, b _ _, b @kv_num_heads past _, b @kv_num_heads past _, b | b 1, one, _ a, "
      "7[:], "

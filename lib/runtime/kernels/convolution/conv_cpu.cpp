@@ -217,9 +217,13 @@ std::unique_ptr<Kernel> make_conv(const KernelRequest& request) {
     return kernel_for_type(request, type, AllFloats{},
                            [&]<typename T>(T) { return make_plain_conv<T>(request, convolution); });
   require_type(request, type, AllFloats{});
-  return make_onednn_convolution<dnnl::convolution_forward>(
-      request, convolution.slide,
-      float_layout(grouped_weights(request.inputs[1].shape, convolution)));
+  try {
+    return make_onednn_convolution<dnnl::convolution_forward>(
+        request, convolution.slide,
+        float_layout(grouped_weights(request.inputs[1].shape, convolution)));
+  } catch (const dnnl::error& error) {
+    fail("node '{}': oneDNN has no such convolution: {}", request.node.name, error.what());
+  }
 }
 
 std::unique_ptr<Kernel> make_conv_transpose(const KernelRequest& request) {

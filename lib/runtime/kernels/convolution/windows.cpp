@@ -117,6 +117,7 @@ Windows windows_of(const KernelRequest& request, const Shape& in, const Shape& o
     windows.strides[to] = narrow(slide.strides[d]);
     windows.dilations[to] = narrow(slide.dilations[d]);
     windows.pads[to] = narrow(slide.begin_pads[d]);
+    narrow(in[d] + slide.begin_pads[d]);
     // What windows reach must not wrap around.
     narrow((out[d] + 1) * slide.strides[d] + (taps[d] + 1) * slide.dilations[d]);
   }

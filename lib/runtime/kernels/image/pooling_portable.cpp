@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <cstdint>
+#include <limits>
 
 #include "runtime/kernels/common/loops.h"
 #include "runtime/kernels/image/kernels.h"
@@ -125,9 +126,12 @@ std::unique_ptr<Kernel> make_max_pool(const KernelRequest& request) {
 
 std::unique_ptr<Kernel> make_lp_pool(const KernelRequest& request) {
   const Pooling pooling(request);
-  const auto p = static_cast<int>(request.node.int_attribute("p", 2));
+  const std::int64_t given = request.node.int_attribute("p", 2);
   require_type(request, request.inputs[0].type, AllFloats{});
-  if (p < 1) fail("node '{}': {} wants a p of at least 1", request.node.name, request.node.op_type);
+  if (given < 1 || given > std::numeric_limits<int>::max())
+    fail("node '{}': {} wants a p of at least 1, and of 31 bits", request.node.name,
+         request.node.op_type);
+  const auto p = static_cast<int>(given);
   return kernel_for_type(request, request.inputs[0].type, AllFloats{}, [&]<typename T>(T) {
     return make_loops(request, [=](const KernelIo& io, const Loops& loops) {
       loops.each(

@@ -76,7 +76,9 @@ QuantizationLayout by_blocks(const KernelRequest& request, std::int64_t block) {
   if (scale.size() != data.size()) fail_fit(request);
   const std::size_t axis = quantization_axis(request, data.size());
   for (std::size_t d = 0; d < data.size(); ++d)
-    if (scale[d] != (d == axis ? (data[d] + block - 1) / block : data[d])) fail_fit(request);
+    if (scale[d] != (d == axis ? data[d] / block + (data[d] % block == 0 ? 0 : 1) : data[d]))
+      fail_fit(request);
+  block = std::min(block, std::max<std::int64_t>(1, data[axis]));
   const AxisExtents extents = extents_around(data, axis);
   const std::int64_t blocks = scale[axis];
   // Along the last axis a block is a row, if all are whole.

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "base/checked.h"
 #include "graph/arena.h"
 #include "runtime/kernels/common/loops.h"
 #include "runtime/kernels/cpu/onednn.h"
@@ -154,13 +155,26 @@ bool has_symmetric_weights(const KernelRequest& request) {
                      [middle](std::uint8_t zero) { return zero == middle; });
 }
 
+/// Whether windows reach far beyond the image along a dimension, which oneDNN takes time for by the
+/// place, or divides by 0.
+bool reaches_far(const graph::Node& node, const Shape& image, const Shape& weights) {
+  const std::vector<std::int64_t> dilations = node.ints_attribute("dilations", {});
+  for (std::size_t d = 0; d < dilations.size() && d + 2 < weights.size(); ++d) {
+    const std::int64_t taps = weights[d + 2];
+    if (saturated_multiply(taps - 1, dilations[d]) >= saturated_add(image[d + 2], 2 * taps))
+      return true;
+  }
+  return false;
+}
+
 }  // namespace
 
-bool serves_quantized_conv(const graph::Node&, std::span<const TensorView> inputs,
+bool serves_quantized_conv(const graph::Node& node, std::span<const TensorView> inputs,
                            std::span<const TensorView> outputs) {
   if (outputs[0].elements() == 0) return true;
   return adds_bytes_exactly() && inputs[0].elements() > 0 && inputs[1].elements() > 0 &&
-         inputs[0].shape.size() <= 2 + Windows::dimensions;
+         inputs[0].shape.size() <= 2 + Windows::dimensions &&
+         !reaches_far(node, inputs[0].shape, inputs[1].shape);
 }
 
 std::unique_ptr<Kernel> make_quantized_conv(const KernelRequest& request) {

@@ -10,6 +10,9 @@ namespace {
 
 using Part = Composite::Part;
 
+/// A step is some kernels, with memory of their own.
+constexpr std::int64_t most_steps = 1 << 20;
+
 /// What the three operators have in common. Sizes in elements.
 struct Recurrence {
   const graph::Node& node;
@@ -50,6 +53,9 @@ Recurrence recurrence_of(const KernelRequest& request, const char* kind, std::in
   if (x.size() != 3 || r.size() != 3)
     fail("node '{}': {} reads inputs of three dimensions", node.name, node.op_type);
   of.steps = x[of.is_batch_first ? 1 : 0];
+  if (of.steps > most_steps)
+    fail("node '{}': {} steps are more than {} takes, {}", node.name, of.steps, node.op_type,
+         most_steps);
   of.batch = x[of.is_batch_first ? 0 : 1];
   of.inputs = x[2];
   of.hidden = r[2];

@@ -6,6 +6,7 @@
 
 #include "runtime/kernels/common/kernel_arguments.h"
 #include "runtime/kernels/common/strides.h"
+#include "runtime/kernels/elementwise/functions.h"
 
 namespace autopar::runtime {
 
@@ -71,11 +72,12 @@ namespace reductions {
 
 /// One reduction: what it starts from, how it takes an element in, how two parts become one, and
 /// what it makes of the end.
+/// Integers wrap around, as ONNX Runtime's do.
 struct Sum {
   template <typename W>
   static constexpr W start = 0;
-  AUTOPAR_ELEMENTWISE static auto take(auto sum, auto x) { return sum + x; }
-  AUTOPAR_ELEMENTWISE static auto join(auto sum, auto other) { return sum + other; }
+  AUTOPAR_ELEMENTWISE static auto take(auto sum, auto x) { return functions::Add{}(sum, x); }
+  AUTOPAR_ELEMENTWISE static auto join(auto sum, auto other) { return take(sum, other); }
   AUTOPAR_ELEMENTWISE static auto finish(auto sum, std::int64_t) { return sum; }
 };
 struct Mean : Sum {
@@ -88,8 +90,10 @@ struct Mean : Sum {
 struct Product : Sum {
   template <typename W>
   static constexpr W start = 1;
-  AUTOPAR_ELEMENTWISE static auto take(auto product, auto x) { return product * x; }
-  AUTOPAR_ELEMENTWISE static auto join(auto product, auto other) { return product * other; }
+  AUTOPAR_ELEMENTWISE static auto take(auto product, auto x) {
+    return functions::Mul{}(product, x);
+  }
+  AUTOPAR_ELEMENTWISE static auto join(auto product, auto other) { return take(product, other); }
 };
 struct Max : Sum {
   template <typename W>
@@ -112,10 +116,14 @@ struct Min : Sum {
   AUTOPAR_ELEMENTWISE static auto join(auto least, auto other) { return take(least, other); }
 };
 struct SumSquare : Sum {
-  AUTOPAR_ELEMENTWISE static auto take(auto sum, auto x) { return sum + x * x; }
+  AUTOPAR_ELEMENTWISE static auto take(auto sum, auto x) {
+    return functions::Add{}(sum, functions::Mul{}(x, x));
+  }
 };
 struct L1 : Sum {
-  AUTOPAR_ELEMENTWISE static auto take(auto sum, auto x) { return sum + (x < 0 ? -x : x); }
+  AUTOPAR_ELEMENTWISE static auto take(auto sum, auto x) {
+    return functions::Add{}(sum, x < 0 ? functions::Neg{}(x) : x);
+  }
 };
 struct LogSum : Sum {
   template <typename W>

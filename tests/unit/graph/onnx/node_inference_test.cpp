@@ -215,6 +215,45 @@ TEST_CASE("errors name file, node and what does not fit") {
             Sketch("a, b = Split <num_outputs = 2> (x)").in(DataType::float32, {5}))) == "none");
 }
 
+TEST_CASE("sizes that attributes, weights and stacks tell otherwise are refused") {
+  const auto message = [](Sketch sketch) {
+    try {
+      sketch.outputs();
+    } catch (const Error& error) {
+      return std::string(error.what());
+    }
+    return std::string("none");
+  };
+  const auto recurrent = [](const std::string& node, std::int64_t gates) {
+    return std::move(Sketch("y = " + node + " <hidden_size = 1> (x, w, r)")
+                         .in(DataType::float32, {2, 1, 4})
+                         .in(DataType::float32, {1, gates * 3, 4})
+                         .in(DataType::float32, {1, gates * 3, 3}));
+  };
+  CHECK_THAT(message(recurrent("RNN", 1)),
+             Contains("'hidden_size' is 1, but its weights R are 1x3x3"));
+  CHECK_THAT(message(recurrent("GRU", 3)),
+             Contains("'hidden_size' is 1, but its weights R are 1x9x3"));
+  CHECK_THAT(message(recurrent("LSTM", 4)), Contains("'hidden_size' is 1, but its weights R are"));
+  const auto pool = [](const std::string& attributes) {
+    return std::move(Sketch("y = MaxPool <kernel_shape = [3], " + attributes + "> (x)")
+                         .in(DataType::float32, {1, 1, 8}));
+  };
+  CHECK_THAT(message(pool("strides = [9223372036854775807], ceil_mode = 1")),
+             Contains("'strides' is beyond what a window may have"));
+  CHECK_THAT(message(pool("pads = [0, 4294967296]")), Contains("'pads' is beyond"));
+  CHECK(message(pool("strides = [1000000]")) == "none");
+  CHECK_THAT(message(std::move(Sketch("y = ConvTranspose <output_shape = [4]> (x, w)")
+                                   .in(DataType::float32, {1, 1, 8})
+                                   .in(DataType::float32, {1, 1, 3}))),
+             Contains("'output_shape' does not fit its data 1x1x8"));
+  CHECK_THAT(message(std::move(Sketch("y = MatMulInteger (a, b, z)")
+                                   .in(DataType::uint8, {3, 3, 2})
+                                   .in(DataType::uint8, {2, 4})
+                                   .in(DataType::uint8, {2, 3, 1}))),
+             Contains("'a_zero_point', 2x3x1, has another batch than its matrices 3x3x2"));
+}
+
 TEST_CASE("an operator is known at its version alone") {
   const auto message = [](const std::string& text, std::int64_t opset) {
     try {
