@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "base/checked.h"
 #include "graph/contrib/families.h"
 #include "graph/own_operators.h"
 
@@ -41,7 +42,8 @@ Mixture mixture_of(const BodyBuilder& body) {
   of.chosen = body.int_attribute("k", 1);
   of.activation = body.string_attribute("activation_type", "relu");
   of.fusion = body.int_attribute("swiglu_fusion", 0);
-  if (num_elements(input) != of.tokens * of.hidden || of.chosen < 1 || of.chosen > of.experts)
+  if (num_elements(input) != checked_multiply(of.tokens, of.hidden, "the numbers of its tokens") ||
+      of.chosen < 1 || of.chosen > of.experts)
     fail("input {} and router_probs {} do not fit together, or not {} experts a token",
          to_string(input), to_string(router), of.chosen);
   return of;
@@ -121,10 +123,17 @@ std::int64_t inner_width(const BodyBuilder& body, const Mixture& of, std::int64_
   if (one.size() != 3 || two.size() != 3 || one[0] != of.experts || two[0] != of.experts)
     fail("experts' weights {} and {} are not of {} experts", to_string(one), to_string(two),
          of.experts);
-  const std::int64_t inner =
-      num_elements(two) * second_numbers / (of.experts * std::max<std::int64_t>(1, of.hidden));
-  if (num_elements(one) * first_numbers != of.experts * of.first_width(inner) * of.hidden ||
-      num_elements(two) * second_numbers != of.experts * inner * of.hidden)
+  const auto times = [](std::int64_t a, std::int64_t b) {
+    return checked_multiply(a, b, "the numbers of its experts");
+  };
+  const std::int64_t all_first = times(num_elements(one), first_numbers);
+  const std::int64_t all_second = times(num_elements(two), second_numbers);
+  const std::int64_t inner = all_second / times(of.experts, std::max<std::int64_t>(1, of.hidden));
+  const auto of_width = [&](std::int64_t width) {
+    return times(times(of.experts, width), of.hidden);
+  };
+  if (of.hidden < 1 || inner < 1 || all_first != of_width(of.first_width(inner)) ||
+      all_second != of_width(inner))
     fail("experts' weights {} and {} do not fit tokens of {}", to_string(one), to_string(two),
          of.hidden);
   return inner;
@@ -186,6 +195,8 @@ Operand packed_product(BodyBuilder& body, const Mixture& of, const Operand& x,
   const std::string weights = matrices.weights();
   const std::string scales = name + "_scales";
   const std::string zeros = name + "_zero_points";
+  constexpr std::int64_t largest_block = 1 << 30;
+  if (block > largest_block) fail("its attribute 'block_size' is {}", block);
   const std::int64_t blocks = block > 0 ? (depth + block - 1) / block : 1;
   const Shape scale_shape{of.experts, columns, blocks};
   if (body.type(weights) != DataType::uint8 || !body.has(scales) ||

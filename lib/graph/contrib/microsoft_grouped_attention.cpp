@@ -135,9 +135,12 @@ Heads grouped_heads(BodyBuilder& body) {
   of.heads = body.int_attribute("num_heads", 0);
   of.key_heads = body.int_attribute("kv_num_heads", 0);
   const bool is_packed = !body.has("key");
+  if (query.size() != 3 || of.key_heads <= 0 || of.heads < of.key_heads || of.heads > query[2] ||
+      of.heads % of.key_heads != 0)
+    fail("its query {} of {} heads, {} of keys, is not supported", to_string(query), of.heads,
+         of.key_heads);
   const std::int64_t parts = is_packed ? of.heads + 2 * of.key_heads : of.heads;
-  if (query.size() != 3 || of.key_heads <= 0 || of.heads % of.key_heads != 0 ||
-      query[2] % parts != 0)
+  if (query[2] % parts != 0)
     fail("its query {} of {} heads, {} of keys, is not supported", to_string(query), of.heads,
          of.key_heads);
   of.batch = query[0];
@@ -310,7 +313,9 @@ void check_places(const Heads& of, const Placement& placed, std::int64_t past) {
 /// Whether there may be padding behind a sequence: behind the length of one that begins at 0.
 bool may_have_padding(const Heads& of, const Placement& placed) {
   return of.queries > 1 && (placed.is_first || placed.may_be_first) &&
-         !(placed.known_lengths && std::ranges::min(*placed.known_lengths) >= of.queries);
+         !(placed.known_lengths &&
+           std::ranges::all_of(*placed.known_lengths,
+                               [&](std::int64_t length) { return length >= of.queries; }));
 }
 
 /// Whether the new tokens of all sequences stand right behind the past.

@@ -84,6 +84,7 @@ bool has_several(const BodyBuilder& body, const char* parameter) {
 /// A scale or zero point of each column of a matrix: one number stands for all of them.
 Operand of_each_column(BodyBuilder& body, const char* parameter, const char* matrix) {
   if (!body.has(parameter) || has_several(body, parameter)) return body[parameter];
+  if (body.shape(matrix).empty()) fail("its input '{}' is no matrix", matrix);
   return body.op("Expand",
                  {quantisation_parameter(body, parameter), Ints{body.shape(matrix).back()}});
 }

@@ -100,8 +100,11 @@ void qlinear_average_pool(BodyBuilder& body) {
 void qlinear_concat(BodyBuilder& body) {
   const auto name = [](int i) { return fmt::format("inputs_{}", i); };
   Arguments parts;
-  for (int i = 0; body.has_variadic(i); i += 3)
+  for (int i = 0; body.has_variadic(i); i += 3) {
+    if (!body.has_variadic(i + 1) || !body.has_variadic(i + 2))
+      fail("its inputs are not in threes: a tensor, its scale and its zero point");
     parts.emplace_back(dequantized(body, body[name(i)], {name(i + 1), name(i + 2)}));
+  }
   if (parts.empty()) fail("it joins nothing");
   const Operand y = body.op("Concat", parts);
   body.pass_attributes({"axis"});

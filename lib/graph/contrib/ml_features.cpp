@@ -47,8 +47,11 @@ std::optional<Tensor> listed(const BodyBuilder& body, const std::string& name) {
 
 /// What a LabelEncoder answers where no key matches, [1].
 Operand default_value(BodyBuilder& body, DataType type) {
-  if (const auto tensor = body.tensor_attribute("default_tensor"))
+  if (const auto tensor = body.tensor_attribute("default_tensor")) {
+    if (tensor->elements() != 1)
+      fail("its attribute 'default_tensor' has {} elements, not one", tensor->elements());
     return body.constant(tensor->reshaped({1}));
+  }
   if (type == DataType::int64)
     return body.constant(Tensor::of_int64({1}, Ints{body.int_attribute("default_int64", -1)}));
   if (type == DataType::float32) return body.floats({body.float_attribute("default_float", -0.0F)});

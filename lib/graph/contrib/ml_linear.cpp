@@ -64,12 +64,16 @@ Comparisons comparisons_of(const BodyBuilder& body, std::size_t classes) {
   const auto given = body.floats_attribute("coefficients");
   std::vector<std::size_t> bounds{0};  // of each class's vectors
   for (const std::int64_t count : counts) {
-    if (count < 0) fail("it has {} support vectors of a class", count);
+    if (count < 0 || count > std::ssize(given))
+      fail("it has {} support vectors of a class for {} coefficients", count, given.size());
     bounds.push_back(bounds.back() + static_cast<std::size_t>(count));
   }
   const std::size_t all = bounds.back();
   if (counts.size() != classes || given.size() != (classes - 1) * all)
     fail("it has {} coefficients for {} support vectors of {} classes", given.size(), all, classes);
+  constexpr std::size_t most_votes = std::size_t{1} << 26;
+  if (classes * classes / 2 * std::max(classes, all) > most_votes)
+    fail("{} classes of {} support vectors are more than it takes", classes, all);
   Comparisons of{.vectors = static_cast<std::int64_t>(all)};
   const auto add_vote = [&](std::vector<float>& votes, std::size_t own) {
     votes.resize(votes.size() + classes);

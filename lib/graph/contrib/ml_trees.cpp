@@ -114,6 +114,9 @@ TreeLists tree_lists(const BodyBuilder& body) {
   return lists;
 }
 
+/// Paths are followed by recursion.
+constexpr int most_levels = 2000;
+
 /// A tree in the making, and the places in it of nodes and leaves of the lists.
 struct GrowingTree {
   static constexpr auto unfinished = static_cast<std::size_t>(-1);
@@ -138,8 +141,9 @@ std::vector<double> compared_with(const TreeLists& lists, std::size_t at) {
 /// The place in the tree of a node or leaf of the lists, which is added where it is not there. A
 /// test for membership becomes a comparison with each member; the last one's second branch is that
 /// of all.
-std::size_t place_of(std::int64_t index, bool is_leaf, GrowingTree& tree) {
+std::size_t place_of(std::int64_t index, bool is_leaf, GrowingTree& tree, int level = 0) {
   const TreeLists& lists = tree.lists;
+  if (level > most_levels) fail("it has a tree of more than {} levels", most_levels);
   const auto found = tree.places.find({index, is_leaf});
   if (found != tree.places.end()) {
     if (found->second == GrowingTree::unfinished) fail("node {} comes below itself", index);
@@ -160,8 +164,10 @@ std::size_t place_of(std::int64_t index, bool is_leaf, GrowingTree& tree) {
       lists.modes[at] == membership ? TreeMode::equal : static_cast<TreeMode>(lists.modes[at]);
   for (const double split : splits)
     tree.nodes.push_back({mode, missing_is_true, lists.features[at], split, 0, 0, {}});
-  const std::size_t first = place_of(lists.firsts[at], lists.first_is_leaf[at] != 0, tree);
-  const std::size_t second = place_of(lists.seconds[at], lists.second_is_leaf[at] != 0, tree);
+  const std::size_t first =
+      place_of(lists.firsts[at], lists.first_is_leaf[at] != 0, tree, level + 1);
+  const std::size_t second =
+      place_of(lists.seconds[at], lists.second_is_leaf[at] != 0, tree, level + 1);
   const std::size_t last = place + splits.size() - 1;
   for (std::size_t n = place; n <= last; ++n) {
     tree.nodes[n].first = first;

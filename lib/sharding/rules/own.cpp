@@ -21,7 +21,8 @@ ShardingRule expert_matmul_n_bits(const Operator& op) {
   const std::int64_t together = op.has_input(4) && blocks > 1 ? 8 / bits : 1;
   const bool is_one_block = blocks == 1;
   const std::int64_t block_bytes = op.node.int_attribute("block_size", 0) * bits / 8;
-  const bool cuts = is_one_block || (blocks * block_bytes == bytes && blocks % together == 0);
+  const bool cuts =
+      blocks > 0 && (is_one_block || (blocks * block_bytes == bytes && blocks % together == 0));
   std::vector<FactorOptions> options{{'e', FactorKind::sum, true},
                                      {'n', FactorKind::spatial, true}};
   std::vector<std::string> inputs{"r1", "r", "en1", "en1", "en1", "en"};

@@ -176,8 +176,13 @@ Values read_scan(const onnx::NodeProto& node, const Values& inputs, NodeReader& 
   if (!in_batches) return scan(of, states, sequences, round, growth, reader);
 
   const Shape first = reader.value(sequences[0]).shape;
+  for (const ValueId id : given)
+    if (const Shape& shape = reader.value(id).shape;
+        first.empty() || shape.empty() || shape[0] != first[0])
+      fail("its inputs {} and {} are not of one batch", to_string(first), to_string(shape));
   std::vector<Values> by_output(outputs);
-  for (std::int64_t b = 0; b < (first.empty() ? 0 : first[0]); ++b) {
+  for (std::int64_t b = 0; b < first[0]; ++b) {
+    reader.count_round();
     const auto of_batch = [&](const Values& whole) {
       Values parts;
       for (const ValueId id : whole) parts.push_back(part(id, b, 0, reader));

@@ -7,9 +7,11 @@
 #include <charconv>
 #include <cstdlib>
 
+#include "base/checked.h"
 #include "graph/onnx/attribute_proto.h"
 #include "graph/onnx/operands/operand_form.h"
 #include "graph/onnx/operands/operand_table.h"
+#include "graph/own_operators.h"
 
 namespace autopar::graph {
 namespace {
@@ -185,6 +187,22 @@ void check_permutation(const NodeInContext& context) {
          fmt::join(perm->ints(), ", "), to_string(shape));
 }
 
+/// ExpertMatMulNBits, which a model may have written by itself.
+void check_expert_product(const NodeInContext& context) {
+  if (context.node.op_type() != "ExpertMatMulNBits" || context.node.domain() != own_domain) return;
+  constexpr std::int64_t largest_block = 1 << 30;
+  const std::int64_t bits = int_or(context.node, "bits", 4);
+  const std::int64_t block = int_or(context.node, "block_size", 0);
+  if ((bits != 2 && bits != 4 && bits != 8) || block < 0 || block > largest_block)
+    fail("its attributes make no sense: bits {}, block_size {}", bits, block);
+  const Shape& rows = context.inputs[0]->shape;
+  const Shape& weights = context.inputs[2]->shape;
+  if (rows.size() != 2 || weights.size() != 3 ||
+      saturated_multiply(weights[2], 8) != saturated_multiply(rows[1], bits))
+    fail("its rows {} of {} bits do not fit its weights {}", to_string(rows), bits,
+         to_string(weights));
+}
+
 }  // namespace
 
 void check_operand_forms(const NodeInContext& context) {
@@ -195,6 +213,7 @@ void check_operand_forms(const NodeInContext& context) {
   check_permutation(context);
   check_window(context.node);
   check_flags(context.node);
+  check_expert_product(context);
   std::optional<Misfit> furthest;
   for (const OperandForms& line : operand_table()) {
     if (line.op_type != context.node.op_type() || line.domain != context.node.domain() ||
