@@ -57,6 +57,16 @@ std::optional<Values> unroll(const NativeLoop& loop, NodeReader& reader, const R
   return state;
 }
 
+/// The body of a loop takes the input for one number, or one truth.
+void check_scalar(NodeReader& reader, const char* name, ValueId id, DataType type) {
+  if (id == no_value) return;
+  if (id < no_value) fail("its input '{}' is no tensor", name);
+  const Value& value = reader.value(id);
+  if (value.type != type || num_elements(value.shape) != 1)
+    fail("its input '{}' is {} of {}, but must be one of {}", name, to_string(value.shape),
+         name_of(value.type), name_of(type));
+}
+
 }  // namespace
 
 Values read_loop(const onnx::NodeProto& node, const Values& inputs, NodeReader& reader) {
@@ -64,6 +74,8 @@ Values read_loop(const onnx::NodeProto& node, const Values& inputs, NodeReader& 
   NativeLoop loop;
   if (!inputs.empty()) loop.trip_count = inputs[0];
   if (inputs.size() > 1) loop.condition = inputs[1];
+  check_scalar(reader, "M", loop.trip_count, DataType::int64);
+  check_scalar(reader, "cond", loop.condition, DataType::boolean);
   loop.carried.assign(inputs.begin() + std::min<std::ptrdiff_t>(2, std::ssize(inputs)),
                       inputs.end());
   const std::size_t carried = loop.carried.size();

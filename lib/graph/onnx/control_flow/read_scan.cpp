@@ -17,6 +17,15 @@ std::vector<std::int64_t> integers(const onnx::NodeProto& node, std::string_view
   return {attribute->ints().begin(), attribute->ints().end()};
 }
 
+/// The dimension of what is collected, which has so many, in which rounds are put together.
+std::int64_t output_axis(std::int64_t given, std::size_t dimensions) {
+  const auto rank = static_cast<std::int64_t>(dimensions);
+  if (given < -rank || given >= rank)
+    fail("its attribute 'scan_output_axes' has {}, but what it collects has {} dimension(s)", given,
+         rank);
+  return given < 0 ? given + rank : given;
+}
+
 /// One Scan over one sequence.
 struct Sequence {
   const onnx::NodeProto& node;
@@ -90,9 +99,8 @@ std::optional<Values> unrolled_scan(const Sequence& of, Values state, const Valu
       continue;
     }
     if (of.output_directions[i] != 0) std::ranges::reverse(collected[i]);
-    std::int64_t axis = of.output_axes[i];
-    if (axis < 0) axis += static_cast<std::int64_t>(reader.value(collected[i][0]).shape.size()) + 1;
-    state.push_back(stacked(collected[i], axis, reader));
+    const std::size_t rank = reader.value(collected[i][0]).shape.size() + 1;
+    state.push_back(stacked(collected[i], output_axis(of.output_axes[i], rank), reader));
   }
   return state;
 }
@@ -107,8 +115,8 @@ ValueId arranged(ValueId collected, std::int64_t axis, bool is_reversed, NodeRea
                             vector_of({0}, reader), vector_of({-1}, reader)},
                            {});
   const auto rank = static_cast<std::int64_t>(reader.value(collected).shape.size());
-  if (axis < 0) axis += rank;
-  if (axis == 0 || axis >= rank) return collected;
+  axis = output_axis(axis, reader.value(collected).shape.size());
+  if (axis == 0) return collected;
   std::vector<std::int64_t> order;
   for (std::int64_t d = 1; d < rank; ++d) order.push_back(d);
   order.insert(order.begin() + axis, 0);

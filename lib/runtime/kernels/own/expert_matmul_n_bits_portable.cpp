@@ -27,7 +27,7 @@ class ExpertItems {
         blocks_(request.inputs.at(3).shape.at(2)),
         bits_(static_cast<int>(request.node.int_attribute("bits", 4))) {
     const std::int64_t block = request.node.int_attribute("block_size", 0);
-    block_ = block > 0 ? block : depth_;
+    block_ = block > 0 ? block : std::max<std::int64_t>(1, depth_);
     zero_bytes_ = (blocks_ * bits_ + 7) / 8;
     check(request);
   }
