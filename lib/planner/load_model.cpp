@@ -101,8 +101,17 @@ graph::ImportOptions how_to_import(const ModelOptions& options) {
 }
 
 /// What is done with a graph that was read: forms that split better, and the states.
+/// Only the shards of a model have collectives.
+void refuse_collectives(const graph::Graph& graph) {
+  for (const graph::Node& node : graph.nodes)
+    if (node.domain == graph::collective_domain)
+      fail("node '{}' ({}) is a collective, which only the shards of a model have", node.name,
+           node.op_type);
+}
+
 void prepare(const ModelOptions& options, graph::Imported& model) {
   graph::Graph& graph = model.graph;
+  refuse_collectives(graph);
   prepare_for_splits(graph);
   if (options.loops.empty())
     graph.states = states_before_tail(graph, model.tail);

@@ -68,6 +68,12 @@ CollectiveContext::Peer CollectiveContext::peer(int world_rank, Queue queue) con
 DeviceCommunicator& CollectiveContext::group(const std::vector<int>& ranks) {
   std::unique_ptr<DeviceCommunicator>& made = groups_[ranks];
   if (made) return *made;
+  for (const int rank : ranks)
+    if (rank < 0 || rank >= world_size())
+      fail("a group has rank {}, but there are {}; partition the model again", rank, world_size());
+  if (std::ranges::find(ranks, world_rank()) == ranks.end())
+    fail("rank {} is to communicate in a group without it; partition the model again",
+         world_rank());
   if (!stage_) {
     made = world_.subgroup(ranks);
     return *made;

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "base/checked.h"
 #include "graph/contrib/families.h"
 #include "graph/contrib/microsoft_heads.h"
 
@@ -92,7 +93,9 @@ void attention(BodyBuilder& body) {
   of.heads = of.key_heads = body.int_attribute("num_heads", 0);
   Ints sizes = body.ints_attribute("qkv_hidden_sizes");
   if (sizes.empty() && weights.size() == 2) sizes.assign(3, weights[1] / 3);
+  const auto is_width = [&](std::int64_t size) { return size >= 0 && size <= weights[1]; };
   if (input.size() != 3 || weights.size() != 2 || sizes.size() != 3 || of.heads <= 0 ||
+      !std::ranges::all_of(sizes, is_width) ||
       std::accumulate(sizes.begin(), sizes.end(), std::int64_t{0}) != weights[1] ||
       sizes[0] != sizes[1] || sizes[0] % of.heads != 0 || sizes[2] % of.heads != 0)
     fail("input {} and weights {} of {} heads do not fit together", to_string(input),
@@ -162,8 +165,10 @@ void take_keys_and_values(BodyBuilder& body, Heads& of) {
 /// Adds the bias of queries, and of keys and values unless their heads are apart.
 void add_projection_bias(BodyBuilder& body, Heads& of) {
   if (!body.has("bias")) return;
-  const std::int64_t width = of.heads * of.depth;
-  const Operands bias = body.split(body["bias"], {width, width, of.heads * of.value_depth}, -1);
+  const std::int64_t width = checked_multiply(of.heads, of.depth, "the width of its heads");
+  const std::int64_t value_width =
+      checked_multiply(of.heads, of.value_depth, "the width of its heads");
+  const Operands bias = body.split(body["bias"], {width, width, value_width}, -1);
   of.q = of.q + bias[0];
   if (of.four_dimensions) return;
   of.k = of.k + bias[1];

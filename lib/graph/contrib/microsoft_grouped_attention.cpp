@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "base/checked.h"
 #include "graph/contrib/families.h"
 #include "graph/contrib/microsoft_heads.h"
 
@@ -185,7 +186,7 @@ Placement place_new_tokens(BodyBuilder& body, const Heads& of, std::int64_t past
   if (const auto total = body.integers("total_sequence_length")) placed.total = total->at(0);
   placed.known_lengths = body.integers("seqlens_k");
   if (placed.known_lengths)
-    for (std::int64_t& length : *placed.known_lengths) ++length;
+    for (std::int64_t& length : *placed.known_lengths) length = saturated_add(length, 1);
   placed.is_first = past == 0 || placed.total == of.queries;
   placed.lengths =
       body.reshape(body.cast(body["seqlens_k"], DataType::int64), {of.batch}) + Ints{1};
@@ -193,7 +194,7 @@ Placement place_new_tokens(BodyBuilder& body, const Heads& of, std::int64_t past
     placed.known_begin.emplace(static_cast<std::size_t>(of.batch), 0);
   } else if (placed.known_lengths && placed.total) {
     placed.known_begin = placed.known_lengths;
-    for (std::int64_t& begin : *placed.known_begin) begin -= of.queries;
+    for (std::int64_t& begin : *placed.known_begin) begin = saturated_subtract(begin, of.queries);
   }
   if (placed.known_begin) {
     placed.begin = body.constant(Tensor::of_int64({of.batch}, *placed.known_begin));
@@ -306,7 +307,7 @@ void check_places(const Heads& of, const Placement& placed, std::int64_t past) {
          of.queries, past);
   if (!placed.known_begin) return;
   for (const std::int64_t place : *placed.known_begin)
-    if (place < 0 || place + of.queries > of.keys)
+    if (place < 0 || place > of.keys - of.queries)
       fail("its seqlens_k places {} new tokens at {} of {}", of.queries, place, of.keys);
 }
 

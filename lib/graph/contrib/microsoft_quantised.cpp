@@ -174,7 +174,7 @@ BlockTable block_table(const BodyBuilder& body) {
   };
   of.gathered = axis("gather_axis", 0);
   of.quantized = axis("quantize_axis", 1);
-  if (of.block <= 0) fail("its attribute 'block_size' is {}", of.block);
+  if (of.block <= 0 || of.block > 1 << 30) fail("its attribute 'block_size' is {}", of.block);
   return of;
 }
 

@@ -98,7 +98,11 @@ std::vector<Tree> with_counts(std::vector<Tree> trees, std::int64_t classes) {
   for (Tree& tree : trees)
     for (TreeNode& node : tree) {
       const std::vector<Vote> own = node.votes;
-      for (const Vote& vote : own) node.votes.push_back({vote.target + classes, 1});
+      for (const Vote& vote : own) {
+        if (vote.target < 0 || vote.target >= classes)
+          fail("a leaf votes for target {} of {}", vote.target, classes);
+        node.votes.push_back({vote.target + classes, 1});
+      }
     }
   return trees;
 }

@@ -107,6 +107,7 @@ void feature_vectorizer(BodyBuilder& body) {
     if (shape.size() != 2) fail("its input {} has not two dimensions", to_string(shape));
     const std::int64_t width =
         i < std::ssize(widths) ? widths[static_cast<std::size_t>(i)] : shape[1];
+    if (width < 0) fail("its attribute 'inputdimensions' has {}", width);
     const Operand rows = body.reshape(body.cast(body[input], DataType::float32), shape);
     // Padding by a negative number cuts.
     parts.push_back(body.op("Pad", {rows, Ints{0, 0, 0, width - shape[1]}}));

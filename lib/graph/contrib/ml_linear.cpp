@@ -11,7 +11,7 @@ namespace {
 using namespace ml;
 
 Operand matrix(BodyBuilder& body, const Shape& shape, const std::vector<float>& values) {
-  if (num_elements(shape) != std::ssize(values))
+  if (!is_possible(shape) || num_elements(shape) != std::ssize(values))
     fail("it has {} coefficients, which are not {}", values.size(), to_string(shape));
   return body.constant(Tensor::of_float(shape, values));
 }

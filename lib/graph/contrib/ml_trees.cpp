@@ -93,6 +93,8 @@ std::vector<std::vector<double>> members_of(const BodyBuilder& body) {
 
 TreeLists tree_lists(const BodyBuilder& body) {
   const auto modes = body.tensor_attribute("nodes_modes");
+  if (modes && modes->type() != DataType::uint8)
+    fail("its attribute 'nodes_modes' is of {}, not uint8", name_of(modes->type()));
   TreeLists lists{.modes = modes ? modes->to_int64s() : Ints(),
                   .features = body.ints_attribute("nodes_featureids"),
                   .firsts = body.ints_attribute("nodes_truenodeids"),

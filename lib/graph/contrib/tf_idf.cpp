@@ -75,7 +75,8 @@ void tf_idf_vectorizer(BodyBuilder& body) {
   Operand score = body.concat(counts, 1);
   if (mode == "IDF") score = body.op("Min", {score, body.number(1)});
   if (mode != "TF" && !weights.empty()) score = score * body.floats(weights);
-  const std::int64_t size = std::ranges::max(indexes) + 1;
+  const std::int64_t size =
+      checked_add(std::ranges::max(indexes), 1, "its attribute 'ngram_indexes'");
   const Operand nothing = body.op("Expand", {body.number(0), Ints{rows, size}});
   const Operand places = body.op("Expand", {indexes, Ints{rows, total}});
   const Operand table =

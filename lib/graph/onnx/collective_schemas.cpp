@@ -1,8 +1,8 @@
 #include "graph/onnx/collective_schemas.h"
 
 #include <mutex>
-#include <numeric>
 
+#include "base/checked.h"
 #include "base/out_of_memory.h"
 #include "graph/graph.h"
 #include "graph/onnx/schema_text.h"
@@ -20,7 +20,12 @@ Ints ints(InferenceContext& context, const char* name) {
 }
 
 std::int64_t sum(const Ints& sizes) {
-  return std::accumulate(sizes.begin(), sizes.end(), std::int64_t{0});
+  std::int64_t all = 0;
+  for (const std::int64_t size : sizes) {
+    if (size < 0) fail_shape_inference("a rank's size is ", size);
+    all = saturated_add(all, size);
+  }
+  return all;
 }
 
 /// The extent that belongs to this rank.

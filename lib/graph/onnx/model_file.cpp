@@ -75,7 +75,14 @@ void ModelFile::check_versions() {
 }
 
 void ModelFile::inline_functions() {
-  onnx::inliner::InlineLocalFunctions(model_);
+  try {
+    onnx::inliner::InlineLocalFunctions(model_);
+  } catch (const std::bad_alloc&) {
+    throw;
+  } catch (const std::exception& error) {
+    fail("{}: its functions cannot be put in the place of their calls: {}", path_.string(),
+         error.what());
+  }
   is_inlined_ = true;
 }
 
@@ -119,14 +126,18 @@ std::shared_ptr<const MappedFile> ModelFile::open_external(std::string_view name
     return found->second;
   const fs::path folder = fs::canonical(fs::absolute(path_).parent_path());
   const fs::path relative(location.c_str());  // a name ends at a zero byte for the system, too
-  const fs::path resolved = fs::weakly_canonical(folder / relative);
+  std::error_code error;
+  const fs::path resolved = fs::weakly_canonical(folder / relative, error);
+  if (error)
+    fail("the external data file '{:.200}' of tensor '{}' cannot be there: {}", location, name,
+         error.message());
   if (relative.is_absolute() || !is_inside(resolved, folder))
     fail(
         "tensor '{}' has its data in '{}', outside the model's folder, where autopar does not "
         "read: put the file beside the model",
         name, relative.string());
   auto& file = external_files_[location];
-  if (fs::exists(resolved)) {
+  if (fs::exists(resolved, error)) {
     file = MappedFile::open(resolved);
   } else if (!weights_may_be_absent_) {
     fail("the external data file '{}' of tensor '{}' is missing: put it beside the model", location,

@@ -30,9 +30,13 @@ std::string name_of_input(const onnx::OpSchema& schema, std::size_t input) {
   return fmt::format("{}[{}]", declared.back().GetName(), input + 1 - declared.size());
 }
 
-/// ONNX's own check sees to the other inputs that an operator needs.
-void check_variadic(const NodeInContext& context) {
+/// ONNX's own check takes a parameter of a function for an input, also where the call leaves it
+/// out.
+void check_needed(const NodeInContext& context) {
   const auto& declared = context.schema->inputs();
+  for (std::size_t i = 0; i < declared.size(); ++i)
+    if (declared[i].GetOption() == onnx::OpSchema::Single && !is_given(context, i))
+      fail("its input '{}' is left out", name_of_input(*context.schema, i));
   if (declared.empty() || declared.back().GetOption() != onnx::OpSchema::Variadic) return;
   for (std::size_t i = declared.size() - 1; i < context.inputs.size(); ++i)
     if (context.inputs[i] == nullptr)
@@ -206,7 +210,7 @@ void check_expert_product(const NodeInContext& context) {
 }  // namespace
 
 void check_operand_forms(const NodeInContext& context) {
-  check_variadic(context);
+  check_needed(context);
   check_axes(context);
   check_length_of_shape(context);
   check_frames(context);

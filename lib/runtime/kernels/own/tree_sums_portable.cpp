@@ -90,8 +90,8 @@ class TreeItems {
     const auto has = [&](std::size_t input, DataType type, const Shape& shape) {
       return request.inputs.at(input).type == type && request.inputs[input].shape == shape;
     };
-    const bool fits = has(1, DataType::int32, nodes) && has(2, data_type_of<T>, nodes) &&
-                      has(3, DataType::uint8, nodes) &&
+    const bool fits = nodes[1] > 0 && has(1, DataType::int32, nodes) &&
+                      has(2, data_type_of<T>, nodes) && has(3, DataType::uint8, nodes) &&
                       has(4, DataType::int32, {nodes[0], nodes[1], 2}) &&
                       has(5, DataType::int32, {nodes[0], request.inputs[5].shape[1]}) &&
                       has(6, data_type_of<T>, request.inputs[5].shape);
