@@ -60,7 +60,7 @@ ANSWERED = (
     Row("dynamicquantizelinear*", "0_*",
         "the scale of zeros alone is 0 by ONNX's formula; what has no range has no quantisation"),
     # Operators of other domains: ONNX Runtime's source is their definition
-    Row("Attention MultiHeadAttention", "3_-* 4_-*",
+    Row("Attention MultiHeadAttention", "3_-* 3_0 4_-*",
         "a mask that hides all keys leaves the rounding of scores near -10,000"),
     Row("GroupQueryAttention", "3_0 3_1 5_0 5_1 6_1", "rows of the cache behind the sequence's end mean nothing"),
     Row("GroupQueryAttention", "6_*1e+30", "cosines that make scores infinite"),
