@@ -207,6 +207,7 @@ Results non_max_suppression(const DataShapedNode& use) {
       boxes.type() != DataType::float32 || scores.type() != DataType::float32)
     fail("node '{}': boxes {} and scores {} of NonMaxSuppression do not fit", use.node.name,
          graph::to_string(b), graph::to_string(s));
+  if (scores.elements() == 0) return {Tensor::of_int64({0, 3}, {})};
   const auto limit = use.element(2);
   const std::int64_t most = limit ? limit->to_int64s()[0] : 0;
   const auto overlap = use.element(3);

@@ -128,8 +128,12 @@ std::optional<Shape> unpooled_shape(const NodeInContext& context, const onnx::Ty
   const Value* shape = context.inputs.size() > 2 ? context.inputs[2] : nullptr;
   if (shape == nullptr || !shape->constant || !shape->constant->has_data()) return std::nullopt;
   Shape found = shape->constant->to_int64s();
-  if (found.size() != context.inputs[0]->shape.size() || !is_possible(found))
+  const Shape& data = context.inputs[0]->shape;
+  if (found.size() != data.size() || !is_possible(found))
     fail("its output would have the impossible shape {}", to_string(found));
+  if (data.size() < 2 || !std::equal(data.begin(), data.begin() + 2, found.begin()))
+    fail("its output {} has other images or channels than its data {}", to_string(found),
+         to_string(data));
   return found;
 }
 

@@ -143,6 +143,10 @@ std::optional<NativeBody> read_body(const NativeLoop& loop, const std::vector<bo
     names.push_back(id > no_value ? reader.value(id).name : std::string());
   Reading reading(loop, reader, changes);
   NativeBody body;
+  const Value& goes_on = reader.value(reading.made[0]);
+  if (goes_on.type != DataType::boolean || num_elements(goes_on.shape) != 1)
+    fail("the condition that its graph makes is {} of {}, not one truth", to_string(goes_on.shape),
+         name_of(goes_on.type));
   body.may_end_early = known(reading.made[0], reader) != 1;
   Values outputs{reading.made[0]};
   const auto leaves = [&](ValueId id) {

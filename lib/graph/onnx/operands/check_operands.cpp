@@ -191,6 +191,15 @@ void check_permutation(const NodeInContext& context) {
          fmt::join(perm->ints(), ", "), to_string(shape));
 }
 
+/// Inference counts dimensions from it without a look.
+void check_batch_dims(const NodeInContext& context) {
+  if (context.node.op_type() != "GatherND" || !context.node.domain().empty()) return;
+  const std::int64_t batches = attribute_or_default(context, "batch_dims");
+  const Shape& data = context.inputs[0]->shape;
+  if (batches < 0 || batches >= std::ssize(data))
+    fail("its attribute 'batch_dims' is {}, but its data is {}", batches, to_string(data));
+}
+
 /// ExpertMatMulNBits, which a model may have written by itself.
 void check_expert_product(const NodeInContext& context) {
   if (context.node.op_type() != "ExpertMatMulNBits" || context.node.domain() != own_domain) return;
@@ -217,6 +226,7 @@ void check_operand_forms(const NodeInContext& context) {
   check_permutation(context);
   check_window(context.node);
   check_flags(context.node);
+  check_batch_dims(context);
   check_expert_product(context);
   std::optional<Misfit> furthest;
   for (const OperandForms& line : operand_table()) {

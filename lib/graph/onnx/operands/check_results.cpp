@@ -155,6 +155,14 @@ void check_qlinear_matmul(const NodeInContext& context, const std::vector<Output
   check_of_matrices(context, 0, 7, product);
 }
 
+/// Inference takes 32 bits of the axis.
+void check_one_hot(const NodeInContext& context, const std::vector<OutputType>&) {
+  const std::int64_t axis = attribute_or_default(context, "axis");
+  const std::int64_t rank = std::ssize(context.inputs[0]->shape) + 1;
+  if (axis < -rank || axis >= rank)
+    fail("its attribute 'axis' is {}, but its result has {} dimension(s)", axis, rank);
+}
+
 /// GatherElements and ScatterElements: indices lie within the data but along the axis.
 void check_elements(const NodeInContext& context, const std::vector<OutputType>&) {
   const Shape& data = context.inputs[0]->shape;
@@ -252,6 +260,7 @@ void check_results(const NodeInContext& context, const std::vector<OutputType>& 
       {"GatherND", check_slices},
       {"LSTM", check_recurrent},
       {"MatMulInteger", check_matmul_integer},
+      {"OneHot", check_one_hot},
       {"QLinearConv", check_qlinear_conv},
       {"QLinearMatMul", check_qlinear_matmul},
       {"RNN", check_recurrent},

@@ -245,7 +245,12 @@ RegionSizes region_sizes_of(const KernelRequest& request, std::int64_t numbers) 
 
 std::unique_ptr<Kernel> make_roi_align(const KernelRequest& request) {
   const RegionSizes sizes = region_sizes_of(request, 4);
-  const auto sampling_ratio = static_cast<int>(request.node.int_attribute("sampling_ratio", 0));
+  constexpr std::int64_t most_samples = 1 << 12;  // along one side of a bin
+  const std::int64_t samples = request.node.int_attribute("sampling_ratio", 0);
+  if (samples < 0 || samples > most_samples)
+    fail("node '{}': RoiAlign takes no {} samples along a side of a bin", request.node.name,
+         samples);
+  const auto sampling_ratio = static_cast<int>(samples);
   const bool is_half_pixel =
       named_attribute<bool>(request, "coordinate_transformation_mode", "half_pixel",
                             {{"half_pixel", true}, {"output_half_pixel", false}});

@@ -17,7 +17,7 @@ class ConstantPad final : public Kernel {
         inside_(make_inside(request, before)) {}
 
   void run(const KernelIo& io) override {
-    static constexpr std::array<std::byte, 8> zero{};
+    static constexpr std::array<std::byte, sizeof(Word16)> zero{};
     const std::byte* value = is_given(io.inputs, 2) ? io.inputs[2].data : zero.data();
     fill(io.outputs[0].data, value, io.outputs[0].elements(), bytes_);
     inside_->run(io.inputs[0].data + in_offset_ * bytes_, io.outputs[0].data + out_offset_ * bytes_,
@@ -94,6 +94,7 @@ class ExtensionPad final : public Kernel {
 
 std::unique_ptr<Kernel> make_pad(const KernelRequest& request) {
   const Padding padding = padding_of(request);
+  if (request.outputs.at(0).elements() == 0) return std::make_unique<NoWork>();
   if (padding.mode == PadMode::constant)
     return std::make_unique<ConstantPad>(request, padding.before);
   return std::make_unique<ExtensionPad>(request, padding);
