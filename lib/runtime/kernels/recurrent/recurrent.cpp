@@ -70,16 +70,16 @@ Recurrence recurrence_of(const KernelRequest& request, const char* kind, std::in
 
 /// A part of an input. On a GPU kernels want it where a tensor might begin: it is copied there.
 Part slice(Composite& composite, std::size_t input, std::int64_t element, const Shape& shape) {
-  const Part part = Composite::from_element(composite.input(input), element, shape);
+  Part part = Composite::from_element(composite.input(input), element, shape);
   if (part.byte_offset % 64 == 0 || composite.device().shares_host_memory()) return part;
-  const Part copy = composite.temporary(part.type, shape);
+  Part copy = composite.temporary(part.type, shape);
   composite.add_copy(part, copy, {{graph::num_elements(shape)}, {1}, {1}});
   return copy;
 }
 
 /// A state as it begins: an input, or zeros.
 Part initial(Composite& composite, const Recurrence& of, std::size_t input, std::int64_t d) {
-  const Part state = composite.temporary(of.type, of.state());
+  Part state = composite.temporary(of.type, of.state());
   if (composite.has_input(input)) {
     const Part from =
         Composite::from_element(composite.input(input), of.state_offset(d), of.state());
