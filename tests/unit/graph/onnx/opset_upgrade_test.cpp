@@ -127,7 +127,7 @@ TEST_CASE("a Range of vectors of one number is one of scalars") {
   const Value scalar{"s", DataType::int64, {}, {}};
   const UpgradeServices services{
       [&](const std::string& name) -> const Value& { return name == "step" ? scalar : vector; },
-      [](const std::string& wanted, Tensor) { return wanted; }};
+      [](const std::string& wanted, const Tensor&) { return wanted; }};
   const auto nodes = upgrade_node(range, 18, 18, services);
   REQUIRE(nodes.size() == 3);
   CHECK(nodes[0].op_type() == "Reshape");
