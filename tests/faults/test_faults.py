@@ -6,7 +6,7 @@ Memory is refused once at each place: where allocations are made by the same cal
 places are in ONNX's registry, which is made at first; late ones are all others.
 
 AUTOPAR_ALL_FAULTS=1 makes every call fail in every way, and refuses memory at every place, which
-takes most of a day; AUTOPAR_ALL_FAULTS=late leaves the registry's places out, which takes two hours;
+takes most of a day; AUTOPAR_ALL_FAULTS=late leaves the registry's places out, which takes half an hour;
 AUTOPAR_ALL_FAULTS=0.01 draws one of a hundred. Else fewer are drawn, the same each time.
 """
 

@@ -136,12 +136,10 @@ Heads grouped_heads(BodyBuilder& body) {
   of.heads = body.int_attribute("num_heads", 0);
   of.key_heads = body.int_attribute("kv_num_heads", 0);
   const bool is_packed = !body.has("key");
+  const std::int64_t packed_keys = is_packed ? saturated_multiply(2, of.key_heads) : 0;
+  const std::int64_t parts = saturated_add(of.heads, packed_keys);
   if (query.size() != 3 || of.key_heads <= 0 || of.heads < of.key_heads || of.heads > query[2] ||
-      of.heads % of.key_heads != 0)
-    fail("its query {} of {} heads, {} of keys, is not supported", to_string(query), of.heads,
-         of.key_heads);
-  const std::int64_t parts = is_packed ? of.heads + 2 * of.key_heads : of.heads;
-  if (query[2] % parts != 0)
+      of.heads % of.key_heads != 0 || query[2] % parts != 0)
     fail("its query {} of {} heads, {} of keys, is not supported", to_string(query), of.heads,
          of.key_heads);
   of.batch = query[0];

@@ -172,15 +172,21 @@ TEST_CASE("shape arithmetic is propagated where all of it is known") {
   CHECK_FALSE(propagate_data(floats.context(), floats.outputs()[0]));
 }
 
+namespace {
+
+/// What inference says of the node; "none" where it has nothing against it.
+std::string message(Sketch sketch) {
+  try {
+    sketch.outputs();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "none";
+}
+
+}  // namespace
+
 TEST_CASE("errors name file, node and what does not fit") {
-  const auto message = [](Sketch sketch) {
-    try {
-      sketch.outputs();
-    } catch (const Error& error) {
-      return std::string(error.what());
-    }
-    return std::string("none");
-  };
   const auto conv = [](const std::string& attributes, const Shape& weights) {
     return std::move(Sketch("y = Conv " + attributes + " (x, w)")
                          .in(DataType::float32, {1, 4, 8, 8})
@@ -216,14 +222,6 @@ TEST_CASE("errors name file, node and what does not fit") {
 }
 
 TEST_CASE("sizes that attributes, weights and stacks tell otherwise are refused") {
-  const auto message = [](Sketch sketch) {
-    try {
-      sketch.outputs();
-    } catch (const Error& error) {
-      return std::string(error.what());
-    }
-    return std::string("none");
-  };
   const auto recurrent = [](const std::string& node, std::int64_t gates) {
     return std::move(Sketch("y = " + node + " <hidden_size = 1> (x, w, r)")
                          .in(DataType::float32, {2, 1, 4})
@@ -255,7 +253,7 @@ TEST_CASE("sizes that attributes, weights and stacks tell otherwise are refused"
 }
 
 TEST_CASE("an operator is known at its version alone") {
-  const auto message = [](const std::string& text, std::int64_t opset) {
+  const auto message_at = [](const std::string& text, std::int64_t opset) {
     try {
       Sketch(text, opset).in(DataType::float32, {2}).context();
     } catch (const Error& error) {
@@ -263,9 +261,10 @@ TEST_CASE("an operator is known at its version alone") {
     }
     return std::string("none");
   };
-  CHECK(message("y = Gelu (x)", 20) == "none");
-  CHECK_THAT(message("y = Gelu (x)", 19), Contains("uses the operator Gelu of domain 'ai.onnx'") &&
-                                              Contains("opset 19") && Contains("is not known"));
-  CHECK_THAT(message("y = Softmax <axes = [1]> (x)", 21),
+  CHECK(message_at("y = Gelu (x)", 20) == "none");
+  CHECK_THAT(message_at("y = Gelu (x)", 19),
+             Contains("uses the operator Gelu of domain 'ai.onnx'") && Contains("opset 19") &&
+                 Contains("is not known"));
+  CHECK_THAT(message_at("y = Softmax <axes = [1]> (x)", 21),
              Contains("is not what its operator allows"));
 }
