@@ -1,5 +1,7 @@
 #pragma once
 
+#include <cstdint>
+
 namespace autopar::graph {
 
 /// The domain of the operators that bodies need and ONNX does not have. Their schemas are lines of
@@ -19,6 +21,9 @@ namespace autopar::graph {
 ///       `block_size` (ints; 0: one block for all of the depth). A row whose index names none of
 ///       the experts is zeros.
 inline constexpr const char* own_domain = "autopar.ops";
+
+/// No weight has longer blocks with a scale each; what comes from files is held to it.
+inline constexpr std::int64_t largest_block = std::int64_t{1} << 30;
 
 /// A tree's node: what TreeSums' `modes` hold. NaN makes the comparison true where
 /// `missing_is_true` is added.

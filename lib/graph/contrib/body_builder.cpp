@@ -88,6 +88,7 @@ Operands BodyBuilder::ops(const std::string& op_type, Arguments inputs, std::siz
     if (const Ints* ints = std::get_if<Ints>(&input))
       input = constant(Tensor::of_int64({std::ssize(*ints)}, *ints));
   while (!inputs.empty() && !std::get<Operand>(inputs.back())) inputs.pop_back();
+  call_.check_outputs(static_cast<std::int64_t>(outputs));
   Operands made;
   // No operator's type: nodes without a name get one that begins with theirs.
   const std::string name = fmt::format("value_{}", body_.function.node_size());

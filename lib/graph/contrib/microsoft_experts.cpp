@@ -195,7 +195,6 @@ Operand packed_product(BodyBuilder& body, const Mixture& of, const Operand& x,
   const std::string weights = matrices.weights();
   const std::string scales = name + "_scales";
   const std::string zeros = name + "_zero_points";
-  constexpr std::int64_t largest_block = 1 << 30;
   if (block > largest_block) fail("its attribute 'block_size' is {}", block);
   const std::int64_t blocks = block > 0 ? (depth + block - 1) / block : 1;
   const Shape scale_shape{of.experts, columns, blocks};

@@ -189,6 +189,7 @@ Placement place_new_tokens(BodyBuilder& body, const Heads& of, std::int64_t past
   placed.lengths =
       body.reshape(body.cast(body["seqlens_k"], DataType::int64), {of.batch}) + Ints{1};
   if (placed.is_first) {
+    body.take_constant(of.batch, DataType::int64);
     placed.known_begin.emplace(static_cast<std::size_t>(of.batch), 0);
   } else if (placed.known_lengths && placed.total) {
     placed.known_begin = placed.known_lengths;

@@ -2,6 +2,7 @@
 
 #include "graph/contrib/families.h"
 #include "graph/contrib/microsoft_heads.h"
+#include "graph/own_operators.h"
 
 namespace autopar::graph {
 namespace {
@@ -174,7 +175,7 @@ BlockTable block_table(const BodyBuilder& body) {
   };
   of.gathered = axis("gather_axis", 0);
   of.quantized = axis("quantize_axis", 1);
-  if (of.block <= 0 || of.block > 1 << 30) fail("its attribute 'block_size' is {}", of.block);
+  if (of.block <= 0 || of.block > largest_block) fail("its attribute 'block_size' is {}", of.block);
   return of;
 }
 

@@ -1,6 +1,7 @@
 // Operators of ai.onnx.ml that prepare features: choosing, scaling, imputing, encoding.
 
 #include <cmath>
+#include <set>
 
 #include "graph/contrib/families.h"
 
@@ -115,15 +116,23 @@ void feature_vectorizer(BodyBuilder& body) {
   body.output("Y", body.concat(parts, 1));
 }
 
-/// A number in no category becomes zeros, also where the model would rather fail (zeros = 0).
+/// A number in no category becomes zeros, also where the model would rather fail (zeros = 0). Of a
+/// category that is listed twice the last one counts.
 void one_hot_encoder(BodyBuilder& body) {
   if (!body.strings_attribute("cats_strings").empty())
     fail(
         "its categories are strings, which are not supported: encode them as integers before "
         "they reach the model");
   const Operand column = body.op("Unsqueeze", {body.cast(body["X"], DataType::int64), Ints{-1}});
-  const Operand is_category = body.op("Equal", {column, body.ints_attribute("cats_int64s")});
-  body.output("Y", body.cast(is_category, DataType::float32));
+  const Ints categories = body.ints_attribute("cats_int64s");
+  const Operand is_category = body.op("Equal", {column, categories});
+  Operand ones = body.cast(is_category, DataType::float32);
+  std::vector<float> counts(categories.size());
+  std::set<std::int64_t> seen;
+  for (std::size_t c = categories.size(); c-- > 0;)
+    counts[c] = seen.insert(categories[c]).second ? 1 : 0;
+  if (seen.size() < categories.size()) ones = ones * body.floats(counts);
+  body.output("Y", ones);
 }
 
 /// The value of the last key that is equal, NaN to NaN from opset 4 on.

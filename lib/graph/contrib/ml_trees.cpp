@@ -190,6 +190,9 @@ struct Tables {
   std::vector<double> weights = {};
 };
 
+/// In all tables, at most.
+constexpr std::int64_t bytes_of_node = 32;
+
 /// Writes a tree into the row whose nodes and votes begin at these.
 void fill_row(const Tree& tree, std::size_t first_node, std::size_t vote, Tables& tables) {
   const std::size_t first_vote = vote;
@@ -212,14 +215,20 @@ void fill_row(const Tree& tree, std::size_t first_node, std::size_t vote, Tables
   }
 }
 
-Tables tables_of(const std::vector<Tree>& trees) {
+/// Throws LimitReached where many trees beside a large one would take more than constants may.
+Tables tables_of(const BodyBuilder& body, const std::vector<Tree>& trees) {
   Tables tables;
+  std::size_t given = 0;
   for (const Tree& tree : trees) {
     std::size_t votes = 0;
     for (const TreeNode& node : tree) votes += node.votes.size();
     tables.nodes = std::max(tables.nodes, tree.size());
     tables.votes = std::max(tables.votes, votes);
+    given += tree.size() + votes;
   }
+  // What the model itself has does not count.
+  const std::size_t padding = trees.size() * (tables.nodes + tables.votes) - given;
+  body.take_constant(static_cast<std::int64_t>(padding) * bytes_of_node, DataType::uint8);
   const std::size_t nodes = trees.size() * tables.nodes;
   tables.features.resize(nodes);
   tables.splits.resize(nodes);
@@ -303,7 +312,7 @@ Operand tree_sums(const std::vector<Tree>& trees, const Operand& x, DataType typ
                   std::int64_t targets, const std::string& aggregate) {
   BodyBuilder& body = *x.body;
   check_range(trees, body.shape("X").at(1), targets);
-  const Tables tables = tables_of(trees);
+  const Tables tables = tables_of(body, trees);
   const auto count = static_cast<std::int64_t>(trees.size());
   const auto nodes = static_cast<std::int64_t>(tables.nodes);
   const auto votes = static_cast<std::int64_t>(tables.votes);

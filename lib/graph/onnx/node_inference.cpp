@@ -218,6 +218,12 @@ void NodeInContext::take_constant(std::int64_t bytes) const {
     budget->take_constant(bytes, [&] { return fmt::format("{}: {}", where, describe(node)); });
 }
 
+void NodeInContext::check_outputs(std::int64_t outputs) const {
+  if (budget != nullptr)
+    budget->check_outputs(
+        outputs, [&] { return fmt::format("{}: {}, a node of its body", where, describe(node)); });
+}
+
 const onnx::OpSchema& schema_of(const onnx::NodeProto& node,
                                 const std::map<std::string, std::int64_t>& opsets,
                                 std::string_view where) {

@@ -22,6 +22,8 @@ struct NodeInContext {
 
   /// Counts a constant that is made of the node. Throws LimitReached.
   void take_constant(std::int64_t bytes) const;
+  /// Throws LimitReached where a node that is made of this one has more outputs than one may.
+  void check_outputs(std::int64_t outputs) const;
 };
 
 /// The operator's own definition at these versions. Throws Error, naming the node, where ONNX has

@@ -82,6 +82,8 @@ Values read_loop(const onnx::NodeProto& node, const Values& inputs, NodeReader& 
   const auto outputs = static_cast<std::size_t>(std::max(body.output_size(), 1));
   check_ports(node, body, carried + 2, outputs);
   if (outputs < carried + 1) fail("its graph has {} outputs for {} values", outputs, carried);
+  if (node.output_size() >= static_cast<int>(outputs))
+    fail("it has {} outputs, its graph {} beside its condition", node.output_size(), outputs - 1);
   loop.is_collected = has_outputs(node, carried, outputs - 1);
   const auto read_round = [&](const Values& given, int round) {
     return reader.read(body, given, round);

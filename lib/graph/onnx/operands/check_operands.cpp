@@ -175,6 +175,16 @@ void check_frames(const NodeInContext& context) {
         fail("its input '{}' is {}, not positive", name_of_input(*context.schema, input), length);
 }
 
+/// Inference and kernels add them to extents.
+void check_pads(const NodeInContext& context) {
+  constexpr std::int64_t most = std::int64_t{1} << 40;
+  if (context.node.op_type() != "Pad" || !context.node.domain().empty()) return;
+  if (const auto pads = known_integers(context, 1))
+    for (const std::int64_t pad : *pads)
+      if (pad < -most || pad > most)
+        fail("its input 'pads' has {}, which is beyond what a tensor may have", pad);
+}
+
 /// Inference reads the first dimensions that are named, and no others.
 void check_permutation(const NodeInContext& context) {
   if (context.node.op_type() != "Transpose" || !context.node.domain().empty()) return;
@@ -203,7 +213,6 @@ void check_batch_dims(const NodeInContext& context) {
 /// ExpertMatMulNBits, which a model may have written by itself.
 void check_expert_product(const NodeInContext& context) {
   if (context.node.op_type() != "ExpertMatMulNBits" || context.node.domain() != own_domain) return;
-  constexpr std::int64_t largest_block = 1 << 30;
   const std::int64_t bits = int_or(context.node, "bits", 4);
   const std::int64_t block = int_or(context.node, "block_size", 0);
   if ((bits != 2 && bits != 4 && bits != 8) || block < 0 || block > largest_block)
@@ -223,6 +232,7 @@ void check_operand_forms(const NodeInContext& context) {
   check_axes(context);
   check_length_of_shape(context);
   check_frames(context);
+  check_pads(context);
   check_permutation(context);
   check_window(context.node);
   check_flags(context.node);

@@ -6,6 +6,7 @@
 #include "base/checked.h"
 #include "graph/onnx/attribute_proto.h"
 #include "graph/onnx/operands/operand_form.h"
+#include "graph/own_operators.h"
 
 namespace autopar::graph {
 namespace {
@@ -225,7 +226,7 @@ void check_matmul_n_bits(const NodeInContext& context, const std::vector<OutputT
   const std::int64_t block = int_or(node, "block_size", 0);
   const std::int64_t depth = int_or(node, "K", 0);
   const std::int64_t columns = int_or(node, "N", 0);
-  if ((bits != 2 && bits != 4 && bits != 8) || block < 8 || block > (1 << 30) || depth < 1 ||
+  if ((bits != 2 && bits != 4 && bits != 8) || block < 8 || block > largest_block || depth < 1 ||
       columns < 1)
     fail("its attributes make no sense: N {}, K {}, bits {}, block_size {}", columns, depth, bits,
          block);

@@ -1,5 +1,6 @@
 // Col2Im, MaxUnpool, and ConvTranspose by its definition.
 
+#include "base/checked.h"
 #include "runtime/kernels/common/loops.h"
 #include "runtime/kernels/convolution/folding.h"
 #include "runtime/kernels/convolution/kernels.h"
@@ -55,8 +56,9 @@ std::unique_ptr<Kernel> make_col2im(const KernelRequest& request) {
   Shape places;
   bool fits = taps.size() == spatial && in.shape.size() == 3 && out.shape.size() == spatial + 2;
   for (std::size_t d = 0; fits && d < spatial; ++d) {
-    const std::int64_t room =
-        image[d] + pads[d] + pads[spatial + d] - ((taps[d] - 1) * slide.dilations[d] + 1);
+    const std::int64_t reach =
+        saturated_multiply(saturated_subtract(taps[d], 1), slide.dilations[d]);
+    const std::int64_t room = saturated_subtract(image[d] + pads[d] + pads[spatial + d] - 1, reach);
     fits = slide.strides[d] >= 1 && slide.dilations[d] >= 1 && taps[d] >= 1 && room >= 0;
     if (fits) places.push_back(room / slide.strides[d] + 1);
   }
@@ -86,9 +88,13 @@ std::unique_ptr<Kernel> make_max_unpool(const KernelRequest& request) {
     fail("node '{}': MaxUnpool wants windows over {} dimensions", request.node.name, spatial);
   Shape image;
   for (std::size_t d = 0; d < spatial; ++d)
-    image.push_back((windows[d] - 1) * strides[d] - pads[d] - pads[spatial + d] + taps[d]);
-  const Windows places = windows_of(request, image, places_of(request.outputs.at(0)));
+    image.push_back(
+        checked_multiply(windows[d] - 1, strides[d], "the extent of MaxUnpool's image") - pads[d] -
+        pads[spatial + d] + taps[d]);
   const std::int64_t planes = in.shape[0] * in.shape[1];
+  checked_multiply(checked_product(image, "the image of MaxUnpool"), planes,
+                   "the images of MaxUnpool");
+  const Windows places = windows_of(request, image, places_of(request.outputs.at(0)));
   return kernel_for_type(request, in.type, AllFloats{}, [&]<typename T>(T) {
     return make_loops(request, [=](const KernelIo& io, const Loops& loops) {
       const std::int64_t n = io.inputs[0].elements();

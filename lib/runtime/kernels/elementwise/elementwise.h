@@ -65,6 +65,10 @@ std::optional<ElementwiseProgram> link_program(const graph::Node& node,
                                                std::span<const TensorView> inputs,
                                                const TensorView& output);
 
+/// Sum, Mean, Max or Min of more inputs than one program takes on every device: some of them at a
+/// time. Null for all other nodes.
+std::unique_ptr<Kernel> make_long_fold(const KernelRequest& request);
+
 /// The names of the operators in operators.h, each once.
 std::vector<std::string_view> elementwise_operator_names();
 

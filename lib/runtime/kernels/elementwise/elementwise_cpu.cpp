@@ -187,6 +187,7 @@ void ElementwiseKernel::run(const KernelIo& io) {
 }  // namespace
 
 std::unique_ptr<Kernel> make_elementwise(const KernelRequest& request) {
+  if (auto fold = make_long_fold(request)) return fold;
   return std::make_unique<ElementwiseKernel>(elementwise_program(request), request);
 }
 

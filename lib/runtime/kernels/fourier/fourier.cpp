@@ -15,6 +15,8 @@ using Part = Composite::Part;
 
 /// Larger matrices take longer to read than their transforms to compute otherwise.
 constexpr std::int64_t most_matrix_elements = std::int64_t{1} << 20;
+/// Of a transform: its table of angles takes 16 times as many bytes.
+constexpr std::int64_t longest = std::int64_t{1} << 30;
 
 /// The transform of rows of `samples` numbers, of one (real) or two (complex) parts each, taken as
 /// `length` with zeros behind, to `bins`. An inverse one of real results reads half of a spectrum,
@@ -79,8 +81,8 @@ graph::Tensor circle_of(const Transform& transform) {
 /// rows [n, samples * in_parts] to bins [n, bins * out_parts].
 void add_transform(const KernelRequest& request, Composite& composite, const Transform& transform,
                    const Part& rows, const Part& bins) {
-  const std::int64_t elements =
-      transform.samples * transform.in_parts * transform.bins * transform.out_parts;
+  const std::int64_t elements = saturated_multiply(transform.samples * transform.in_parts,
+                                                   transform.bins * transform.out_parts);
   if (elements <= most_matrix_elements) {
     const Part matrix = composite.constant(matrix_of(request, transform, rows.type));
     return composite.add(passes::internal_domain, "FusedMatMul", {}, {rows, matrix}, {bins});
@@ -137,8 +139,9 @@ std::unique_ptr<Kernel> make_dft(const KernelRequest& request) {
   const bool reads_half = transform.reads_half();
   const std::int64_t whole = reads_half ? 2 * (in[axis] - 1) : in[axis];
   transform.length = integer_input(request, 1, "dft_length", whole);
-  if (transform.length <= 0)
-    fail("node '{}': DFT of length {}", request.node.name, transform.length);
+  if (transform.length <= 0 || transform.length > longest)
+    fail("node '{}': DFT of length {}, which is not between 1 and {}", request.node.name,
+         transform.length, longest);
   transform.samples = std::min(in[axis], reads_half ? transform.length / 2 + 1 : transform.length);
   const AxisExtents from = extents_around(in, axis);
   const AxisExtents to = extents_around(out, axis);
@@ -178,12 +181,14 @@ std::unique_ptr<Kernel> make_stft(const KernelRequest& request) {
   const std::int64_t window = has_window ? request.inputs[2].elements() : signal[1];
   transform.length = integer_input(request, 3, "frame_length", window);
   transform.samples = transform.length;
-  const std::int64_t step = integer_input(request, 1, "frame_step", 1);
+  // A step beyond the signal leads nowhere.
+  const std::int64_t step = std::min(integer_input(request, 1, "frame_step", 1), signal[1]);
   const std::int64_t frames = out[1];
   if (has_window && window != transform.length)
     fail("node '{}': the window of STFT has {} elements, a frame {}", request.node.name, window,
          transform.length);
-  if (frames > 0 && (frames - 1) * step + transform.length > signal[1])
+  if (transform.length > signal[1] ||
+      saturated_multiply(frames - 1, step) > signal[1] - transform.length)
     fail("node '{}': {} frames of STFT do not fit {} samples", request.node.name, frames,
          signal[1]);
 

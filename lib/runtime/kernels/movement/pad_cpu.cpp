@@ -36,8 +36,11 @@ class ConstantPad final : public Kernel {
       const std::int64_t begin = std::max<std::int64_t>(0, before[d]);
       const std::int64_t end = std::min(to[d], before[d] + from[d]);
       inside[d] = std::max<std::int64_t>(0, end - begin);
-      in_offset_ += (begin - before[d]) * in_strides[d];
-      out_offset_ += begin * out_strides[d];
+    }
+    // Where nothing of the input is left, it begins nowhere.
+    for (std::size_t d = 0; graph::num_elements(inside) > 0 && d < from.size(); ++d) {
+      in_offset_ += std::max<std::int64_t>(0, -before[d]) * in_strides[d];
+      out_offset_ += std::max<std::int64_t>(0, before[d]) * out_strides[d];
     }
     return request.device.make_strided_copy(inside, in_strides, out_strides, bytes_);
   }

@@ -128,13 +128,13 @@ struct L1 : Sum {
 struct LogSum : Sum {
   template <typename W>
   AUTOPAR_ELEMENTWISE static W finish(W sum, std::int64_t) {
-    return static_cast<W>(std::log(static_cast<double>(sum)));
+    return functions::Convert<W>{}(std::log(static_cast<double>(sum)));
   }
 };
 struct L2 : SumSquare {
   template <typename W>
   AUTOPAR_ELEMENTWISE static W finish(W sum, std::int64_t) {
-    return static_cast<W>(std::sqrt(static_cast<double>(sum)));
+    return functions::Convert<W>{}(std::sqrt(static_cast<double>(sum)));
   }
 };
 

@@ -383,6 +383,36 @@ TEST_CASE("Variadic operators take one operand and many") {
   }
 }
 
+TEST_CASE("Variadic operators take more operands than a kernel's program") {
+  for (const std::size_t operands : {8U, 9U, 15U, 16U, 40U})
+    for (const DataType type : float_types) {
+      std::vector<std::optional<Tensor>> inputs;
+      double sum = 0;
+      for (std::size_t i = 0; i < operands; ++i) {
+        const auto number = static_cast<double>((i * 7) % operands);  // each once
+        sum += number;
+        inputs.emplace_back(i % 2 == 0 ? tensor_of(type, {2, 1}, {number, -number})
+                                       : tensor_of(type, {}, {number}));
+      }
+      double other_sum = 0;
+      double least = 0;
+      for (std::size_t i = 0; i < operands; ++i) {
+        const auto number = static_cast<double>((i * 7) % operands);
+        other_sum += i % 2 == 0 ? -number : number;
+        least = std::min(least, i % 2 == 0 ? -number : number);
+      }
+      const auto of = [&](const std::string& op_type) {
+        return doubles(run_node({op_type, {}, inputs, {{type, {2, 1}}}})[0]);
+      };
+      const auto count = static_cast<double>(operands);
+      CAPTURE(operands, name_of(type));
+      CHECK(of("Sum") == std::vector<double>{sum, other_sum});
+      CHECK_THAT(of("Mean")[0], Catch::WithinRel(sum / count, 0.005));
+      CHECK(of("Min") == std::vector<double>{0, least});
+      CHECK(of("Max")[0] == count - 1);
+    }
+}
+
 // Logic
 
 TEST_CASE("Comparisons of every type, false with NaN") {
