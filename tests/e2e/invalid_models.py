@@ -6,6 +6,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 MOST_NESTED = 100  # messages within messages, which protobuf parses
 MICROSOFT = "com.microsoft"
+ML = "ai.onnx.ml"
 node = helper.make_node
 
 
@@ -23,7 +24,7 @@ X, Y = floats("x", 4), floats("y", 4)
 def model(nodes, inputs=(X,), outputs=(Y,), constants=(), opset=18, functions=()):
     graph = helper.make_graph(nodes, "tested", list(inputs), list(outputs), list(constants))
     opsets = [helper.make_opsetid(domain, version) for domain, version in
-              {"": opset, MICROSOFT: 1, "local": 1}.items()]  # fmt: skip
+              {"": opset, MICROSOFT: 1, ML: 5, "local": 1}.items()]  # fmt: skip
     return helper.make_model(graph, ir_version=9, opset_imports=opsets, functions=list(functions))
 
 
@@ -90,6 +91,28 @@ def of_sizes():
         operands = ones("q", *shape, dtype=np.uint8), ones("s", 8)
         attributes = {"K": 8, "N": 8, "bits": 4, "block_size": 16} | attributes
         yield f"MatMulNBits' {what}", one("MatMulNBits", (4, 8), *operands, domain=MICROSOFT, **attributes), [told]
+
+
+def forest(small_trees, levels):
+    """A full tree of that many levels, and many of one leaf each."""
+    nodes = 2**levels - 1
+    children = np.arange(nodes) * 2 + 1
+    is_leaf = (children + 1 >= nodes).astype(np.int64).tolist()
+    attributes = {
+        "nodes_splits": ones("s", nodes), "nodes_modes": ones("m", nodes, dtype=np.uint8),
+        "nodes_featureids": [0] * nodes,
+        "nodes_truenodeids": (children % nodes).tolist(), "nodes_trueleafs": is_leaf,
+        "nodes_falsenodeids": ((children + 1) % nodes).tolist(), "nodes_falseleafs": is_leaf,
+        "leaf_targetids": [0] * nodes, "leaf_weights": ones("w", nodes),
+        "tree_roots": [0] + [nodes - 1] * small_trees,
+    }  # fmt: skip
+    return model([node("TreeEnsemble", ["x"], ["y"], "n", domain=ML, **attributes)],
+                 [floats("x", 4, 2)], [floats("y", 4, 1)])  # fmt: skip
+
+
+def of_tables():
+    """What takes far more memory as tables than in the file."""
+    yield "trees beside a large one", forest(10_000, 13), ["'n'", "a constant of", "--limits constants="]
 
 
 def of_names():
@@ -185,7 +208,7 @@ def of_depths():
 
 def all_models():
     """(name, bytes, words) of each."""
-    for made in (of_sizes, of_names, of_ranks, of_depths):
+    for made in (of_sizes, of_tables, of_names, of_ranks, of_depths):
         for name, proto, words in made():
             contents = proto if isinstance(proto, bytes) else proto.SerializeToString()
             yield f"{made.__name__}: {name}", contents, words
