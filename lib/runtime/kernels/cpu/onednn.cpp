@@ -70,9 +70,21 @@ void check_room_for_code() {
 
 }  // namespace
 
-OnednnScope::OnednnScope() {
-  static std::mutex mutex;
-  lock_ = std::unique_lock(mutex);
+namespace {
+
+std::mutex onednn_mutex;
+bool had_no_memory = false;  ///< of some call of oneDNN; under the mutex
+
+[[noreturn]] void fail_without_memory() {
+  had_no_memory = true;
+  throw OutOfMemory("oneDNN");
+}
+
+}  // namespace
+
+OnednnScope::OnednnScope() : lock_(onednn_mutex) {
+  if (had_no_memory)
+    fail("oneDNN was out of memory before, and works no more in this process: start it again");
   check_room_for_code();
 }
 
@@ -80,10 +92,13 @@ void rethrow_of_onednn() {
   try {
     throw;
   } catch (const dnnl::error& error) {
-    if (error.status == dnnl_out_of_memory) throw OutOfMemory("oneDNN");
+    if (error.status == dnnl_out_of_memory) fail_without_memory();
     throw;
   } catch (const std::future_error&) {  // what was to make the primitive had no memory
-    throw OutOfMemory("oneDNN");
+    fail_without_memory();
+  } catch (const std::bad_alloc&) {
+    had_no_memory = true;
+    throw;
   }
 }
 

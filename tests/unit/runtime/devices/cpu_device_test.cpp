@@ -1,6 +1,8 @@
 #include "runtime/devices/cpu_device.h"
 
 #include <omp.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <catch2/catch.hpp>
@@ -29,6 +31,29 @@ TEST_CASE("Folding constants leaves the number of threads to the device that com
     CHECK(omp_get_max_threads() == device.threads());
   }
   CHECK(omp_get_max_threads() == before);
+}
+
+TEST_CASE("No call of oneDNN waits for one that got no memory") {
+  const pid_t child = fork();  // since nothing of this process could use oneDNN then
+  if (child == 0) {
+    int told = 0;
+    try {
+      cpu::within_onednn([]() -> int { throw std::bad_alloc(); });
+    } catch (const std::bad_alloc&) {
+      ++told;
+    }
+    try {
+      cpu::within_onednn([] { return 0; });
+    } catch (const Error& error) {
+      told +=
+          std::string_view(error.what()).find("start it again") == std::string_view::npos ? 0 : 1;
+    }
+    _exit(told);
+  }
+  int status = 0;
+  REQUIRE(waitpid(child, &status, 0) == child);
+  CHECK(WIFEXITED(status));
+  CHECK(WEXITSTATUS(status) == 2);
 }
 
 /// With constant weights, by oneDNN in float32, by loops in float64.
