@@ -190,8 +190,9 @@ struct Tables {
   std::vector<double> weights = {};
 };
 
-/// In all tables, at most.
-constexpr std::int64_t bytes_of_node = 32;
+/// What a node and a vote take in all tables.
+constexpr std::size_t node_bytes = 21;
+constexpr std::size_t vote_bytes = 12;
 
 /// Writes a tree into the row whose nodes and votes begin at these.
 void fill_row(const Tree& tree, std::size_t first_node, std::size_t vote, Tables& tables) {
@@ -218,17 +219,17 @@ void fill_row(const Tree& tree, std::size_t first_node, std::size_t vote, Tables
 /// Throws LimitReached where many trees beside a large one would take more than constants may.
 Tables tables_of(const BodyBuilder& body, const std::vector<Tree>& trees) {
   Tables tables;
-  std::size_t given = 0;
+  std::size_t given_bytes = 0;
   for (const Tree& tree : trees) {
     std::size_t votes = 0;
     for (const TreeNode& node : tree) votes += node.votes.size();
     tables.nodes = std::max(tables.nodes, tree.size());
     tables.votes = std::max(tables.votes, votes);
-    given += tree.size() + votes;
+    given_bytes += tree.size() * node_bytes + votes * vote_bytes;
   }
   // What the model itself has does not count.
-  const std::size_t padding = trees.size() * (tables.nodes + tables.votes) - given;
-  body.take_constant(static_cast<std::int64_t>(padding) * bytes_of_node, DataType::uint8);
+  const std::size_t bytes = trees.size() * (tables.nodes * node_bytes + tables.votes * vote_bytes);
+  body.take_constant(static_cast<std::int64_t>(bytes - given_bytes), DataType::uint8);
   const std::size_t nodes = trees.size() * tables.nodes;
   tables.features.resize(nodes);
   tables.splits.resize(nodes);

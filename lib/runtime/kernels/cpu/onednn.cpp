@@ -68,12 +68,8 @@ void check_room_for_code() {
   throw OutOfMemory(room_for_code);
 }
 
-}  // namespace
-
-namespace {
-
 std::mutex onednn_mutex;
-bool had_no_memory = false;  ///< of some call of oneDNN; under the mutex
+bool had_no_memory = false;  ///< whether some call of oneDNN got none; under the mutex
 
 [[noreturn]] void fail_without_memory() {
   had_no_memory = true;

@@ -23,8 +23,8 @@ dnnl::primitive_attr user_scratchpad();
 /// Lives while oneDNN describes or makes a primitive. It excludes all others: what a convolution's
 /// form is chosen by is in variables that all threads share, and one that is described beside
 /// another may compute something else (seen in oneDNN 2.6: bytes beside float32). Throws
-/// OutOfMemory where there is no room for its code, and ever after one that got no memory: oneDNN
-/// leaves the lock of its cache held then, for which the next one would wait for ever.
+/// OutOfMemory where there is no room for its code, and Error ever after a call that got no memory:
+/// oneDNN leaves the lock of its cache held then, for which the next call would wait for ever.
 class OnednnScope {
  public:
   OnednnScope();

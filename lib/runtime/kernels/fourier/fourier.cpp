@@ -15,7 +15,7 @@ using Part = Composite::Part;
 
 /// Larger matrices take longer to read than their transforms to compute otherwise.
 constexpr std::int64_t most_matrix_elements = std::int64_t{1} << 20;
-/// Of a transform: its table of angles takes 16 times as many bytes.
+/// The longest transform, whose table of angles takes 16 times as many bytes.
 constexpr std::int64_t longest = std::int64_t{1} << 30;
 
 /// The transform of rows of `samples` numbers, of one (real) or two (complex) parts each, taken as

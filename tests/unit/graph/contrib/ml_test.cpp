@@ -132,7 +132,7 @@ OPERATOR_TEST("ai.onnx.ml", "OneHotEncoder", "1 in the place of the category") {
             .set("cats_int64s", Ints{3, 8, 9})
             .result(),
         Array({3, 3}, std::vector<double>{0, 1, 0, 1, 0, 0, 0, 0, 0}));
-  // Of a category that is there twice the last one, as ONNX's reference has it.
+  // The last one counts where a category is there twice, as in ONNX's reference implementation.
   check(Call(ml, "OneHotEncoder", 3)
             .in(list({8, 3}), DataType::int64)
             .set("cats_int64s", Ints{8, 3, 8})
