@@ -103,7 +103,6 @@ constexpr OperandForms table[] = {
     {"MatMul", "", "_ ..., _ ..."},
     // Quantised tensors
     {"DequantizeLinear", "", "*, one, one"},
-    {"DequantizeLinear", "", "c, c, c"},
     {"DequantizeLinear", "block_size=0", "*, 0[@axis], 0[@axis]"},
     {"DequantizeLinear", "", "*, 0[:@axis] 0[@axis]/@block_size 0[@axis+1:], 1[:]"},
     {"MatMulInteger", "", "k, k, one, one"},
@@ -120,7 +119,6 @@ constexpr OperandForms table[] = {
      "... m k, one | m | ... m 1, one | m | ... m 1, ... k n, one | n | ... 1 n, "
      "one | n | ... 1 n, one | m | ... m 1, one | m | ... m 1"},
     {"QuantizeLinear", "", "*, one, one"},
-    {"QuantizeLinear", "", "c, c, c"},
     {"QuantizeLinear", "block_size=0", "*, 0[@axis], 0[@axis]"},
     {"QuantizeLinear", "", "*, 0[:@axis] 0[@axis]/@block_size 0[@axis+1:], 1[:]"},
     {"MatMulNBits", "",
