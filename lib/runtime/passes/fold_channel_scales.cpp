@@ -66,6 +66,7 @@ std::optional<ChannelScale> scale_of(const Matcher& matcher, const Node& node,
     return operand == 0 ? scale_of_normalization(matcher, node) : std::nullopt;
   const bool is_mul = is_onnx(node, "Mul");
   if ((!is_mul && !is_onnx(node, "Add")) || node.inputs.size() != 2) return std::nullopt;
+  if (matcher.shape(node.outputs[0]) != matcher.shape(node.inputs[operand])) return std::nullopt;
   const auto constant =
       by_channel(matcher, node.inputs[1 - operand], matcher.shape(node.outputs[0]));
   if (!constant) return std::nullopt;

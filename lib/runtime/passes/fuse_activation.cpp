@@ -34,11 +34,12 @@ void multiply(Product& product, const Product& by, int times) {
 }
 
 /// Taken apart down to what other nodes read too, so that the order in which it was written does
-/// not matter.
-Product product_of(const Matcher& matcher, ValueId value, bool is_root = false) {
+/// not matter, as far as activations are deep.
+Product product_of(const Matcher& matcher, ValueId value, bool is_root = false, int depth = 0) {
+  constexpr int deepest = 8;
   Product product;
   if (value == graph::no_value) return product;
-  const bool is_inner = is_root || matcher.is_read_once(value);
+  const bool is_inner = is_root || (depth < deepest && matcher.is_read_once(value));
   const Node* mul = matcher.maker(value, "Mul");
   const Node* div = matcher.maker(value, "Div");
   const Node* power = matcher.maker(value, "Pow");
@@ -46,12 +47,14 @@ Product product_of(const Matcher& matcher, ValueId value, bool is_root = false) 
   if (const auto number = matcher.number(value)) {
     product.number = *number;
   } else if (is_inner && mul != nullptr) {
-    for (const ValueId input : mul->inputs) multiply(product, product_of(matcher, input), 1);
+    for (const ValueId input : mul->inputs)
+      multiply(product, product_of(matcher, input, false, depth + 1), 1);
   } else if (is_inner && div != nullptr && matcher.number(div->inputs[1])) {
-    product = product_of(matcher, div->inputs[0]);
+    product = product_of(matcher, div->inputs[0], false, depth + 1);
     product.number /= *matcher.number(div->inputs[1]);
   } else if (is_inner && (exponent == 2 || exponent == 3)) {
-    multiply(product, product_of(matcher, power->inputs[0]), static_cast<int>(exponent));
+    multiply(product, product_of(matcher, power->inputs[0], false, depth + 1),
+             static_cast<int>(exponent));
   } else {
     product.factors = {value};
   }

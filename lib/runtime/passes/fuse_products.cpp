@@ -53,7 +53,7 @@ std::optional<Node> product_of_gemm(const Pass& pass, const Node& gemm) {
 bool is_bias(const Matcher& matcher, ValueId id, const Shape& product) {
   if (!matcher.is_constant(id)) return false;
   const Shape& shape = matcher.shape(id);
-  return !shape.empty() && shape.back() == product.back() &&
+  return !shape.empty() && shape.back() == product.back() && shape.back() > 0 &&
          graph::num_elements(shape) == product.back() && shape.size() <= product.size();
 }
 
