@@ -10,12 +10,6 @@ namespace {
 constexpr std::array<std::string_view, 7> movers = {"Cast",    "Reshape",   "Expand", "Identity",
                                                     "Squeeze", "Unsqueeze", "Flatten"};
 
-bool holds_all_of(DataType wide, DataType narrow) {
-  const bool are_floats = graph::is_floating_point(wide) && graph::is_floating_point(narrow);
-  const bool is_exact = wide == DataType::float32 || wide == DataType::float64;
-  return are_floats && is_exact && graph::bits_of(wide) > graph::bits_of(narrow);
-}
-
 bool keeps_order(const Node& transpose) {
   const auto permutation = transpose.ints_attribute("perm", {});
   return !permutation.empty() && std::ranges::is_sorted(permutation);

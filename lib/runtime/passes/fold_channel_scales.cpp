@@ -1,4 +1,6 @@
+#include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "runtime/constant_store.h"
 #include "runtime/kernels/common/element_types.h"
@@ -75,6 +77,31 @@ std::optional<ChannelScale> scale_of(const Matcher& matcher, const Node& node,
                 : ChannelScale{node.inputs[operand], neutral, *constant};
 }
 
+/// Whether the product is as exact as its factors: neither too large for a number of type T, nor so
+/// small that it has fewer digits, which a moderate factor makes of nothing but the smallest
+/// weights: trained models have such.
+template <typename T>
+bool is_exact_product(double weight, double factor) {
+  const double product = std::abs(weight * factor);
+  const bool is_small = weight != 0 && factor != 0 && product < std::numeric_limits<T>::min();
+  return product <= std::numeric_limits<T>::max() && (!is_small || is_moderate(factor));
+}
+
+/// Whether weights hold the products of all their elements with their channel's factor. What is
+/// absent, where memory is predicted, counts as if it did.
+bool hold_products(const Tensor& weights, const Doubles& factors) {
+  if (!weights.has_data() || weights.elements() == 0) return true;
+  const Tensor stored = weights.contiguous_copy();
+  const auto channel = static_cast<std::size_t>(stored.elements()) / factors.size();
+  bool all = true;
+  visit_type(stored.type(), Floats{}, [&]<typename T>(T) {
+    const std::span<const T> elements = stored.values<T>();
+    for (std::size_t i = 0; i < elements.size() && all; ++i)
+      all = is_exact_product<T>(static_cast<double>(elements[i]), factors[i / channel]);
+  });
+  return all;
+}
+
 /// Whether it is a Conv of so many channels, its weights constants in which a factor is not lost.
 bool can_take(const Matcher& matcher, const Node& conv, std::size_t channels) {
   if (!is_onnx(conv, "Conv")) return false;
@@ -122,12 +149,17 @@ Doubles shifted_bias(const Matcher& matcher, const Node& conv, const ChannelScal
   return bias;
 }
 
+/// False for infinities and NaN, too.
+bool is_in_range(double number) { return std::abs(number) <= std::numeric_limits<float>::max(); }
+
 /// The convolution whose result the node scales, with the scale in it; the old one is dead then.
 std::optional<Node> scaled_convolution(const Pass& pass, const Node& node,
                                        const ChannelScale& scale) {
   const Node* conv = pass.maker(scale.operand);
   if (conv == nullptr || !pass.is_read_once(scale.operand) ||
-      !can_take(pass, *conv, scale.factors.size()))
+      !can_take(pass, *conv, scale.factors.size()) ||
+      !hold_products(*pass.graph.value(conv->inputs[1]).constant, scale.factors) ||
+      !std::ranges::all_of(shifted_bias(pass, *conv, scale), is_in_range))
     return std::nullopt;
   Node scaled = *conv;
   scaled.name = node.name;

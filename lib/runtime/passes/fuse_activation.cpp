@@ -6,7 +6,8 @@
 namespace autopar::runtime::passes {
 namespace {
 
-/// A product as a number times values; a power is its base several times over.
+/// A product as a number, made of moderate ones, times values; a power is its base several times
+/// over.
 struct Product {
   double number = 1;
   std::vector<ValueId> factors;
@@ -44,12 +45,16 @@ Product product_of(const Matcher& matcher, ValueId value, bool is_root = false, 
   const Node* div = matcher.maker(value, "Div");
   const Node* power = matcher.maker(value, "Pow");
   const double exponent = power != nullptr ? matcher.number(power->inputs[1]).value_or(0) : 0;
-  if (const auto number = matcher.number(value)) {
+  const auto is_divisor = [&](ValueId id) {
+    const auto number = matcher.number(id);
+    return number && *number != 0 && is_moderate(*number);
+  };
+  if (const auto number = matcher.number(value); number && is_moderate(*number)) {
     product.number = *number;
   } else if (is_inner && mul != nullptr) {
     for (const ValueId input : mul->inputs)
       multiply(product, product_of(matcher, input, false, depth + 1), 1);
-  } else if (is_inner && div != nullptr && matcher.number(div->inputs[1])) {
+  } else if (is_inner && div != nullptr && is_divisor(div->inputs[1])) {
     product = product_of(matcher, div->inputs[0], false, depth + 1);
     product.number /= *matcher.number(div->inputs[1]);
   } else if (is_inner && (exponent == 2 || exponent == 3)) {

@@ -10,8 +10,10 @@
 namespace autopar::runtime::passes {
 namespace {
 
-/// Scores this low, or made lower by this, leave nothing of a key. float16 has none lower.
-double invisible(DataType type) { return type == DataType::float16 ? -65504 : -1e9; }
+/// Scores this low, or made lower by this, are how exporters say that a key is not seen: with the
+/// lowest number of the type, or nearly that. Scores would have to come near it themselves to show
+/// such a key again, which -1e9 does not keep them from.
+double invisible(DataType type) { return type == DataType::float16 ? -65504 : -1e30; }
 
 constexpr std::size_t heads = 1;  ///< the dimension of [B, H, S, D]
 
@@ -163,6 +165,9 @@ bool fuse(Pass& pass, const Pattern& pattern, Reach reach) {
   const DataType type = pass.type(q->source);
   if (pass.type(k->source) != type || pass.type(v->source) != type) return false;
 
+  const double scale = pattern.softmax.scale * q->factor * k->factor;
+  if (!is_moderate(scale)) return false;
+
   const Tail tail = find_tail(pass, result.outputs[0], type);
   if (pass.type(tail.value) != type) return false;  // whoever reads it wants all its digits
   std::vector<ValueId> leaves = {scores.inputs[0], scores.inputs[1], result.inputs[1]};
@@ -176,7 +181,7 @@ bool fuse(Pass& pass, const Pattern& pattern, Reach reach) {
   };
   Node node{pass.graph.node(root).name, "Attention", internal_domain, {}, {}, {}};
   node.inputs = {read(*q, "q"), read(*k, "k"), read(*v, "v")};
-  node.attributes["scale"] = static_cast<float>(pattern.softmax.scale * q->factor * k->factor);
+  node.attributes["scale"] = static_cast<float>(scale);
   node.attributes["causal"] = std::int64_t{pattern.causal ? 1 : 0};
   if (pattern.softmax.nan_to_zero) node.attributes["nan_to_zero"] = std::int64_t{1};
   for (const Mask& mask : pattern.softmax.masks) {

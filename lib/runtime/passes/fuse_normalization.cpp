@@ -47,9 +47,9 @@ std::optional<ValueId> inverse_root_of(const Matcher& matcher, ValueId value) {
 std::optional<ValueId> before_centring(const Matcher& matcher, ValueId value) {
   const Node* difference = matcher.maker(value, "Sub");
   if (difference == nullptr) return std::nullopt;
-  const auto averaged = matcher.mean_of(matcher.uncast(difference->inputs[1]));
-  if (!averaged || matcher.uncast(*averaged) != matcher.uncast(difference->inputs[0]))
-    return std::nullopt;
+  const auto averaged = matcher.mean_of(matcher.before_widening(difference->inputs[1]));
+  const ValueId minuend = matcher.before_widening(difference->inputs[0]);
+  if (!averaged || matcher.before_widening(*averaged) != minuend) return std::nullopt;
   return difference->inputs[0];
 }
 
@@ -64,8 +64,9 @@ std::optional<Normalized> with_variance(const Matcher& matcher, ValueId numerato
   });
   const auto squares = mean ? matcher.mean_of(*mean) : std::nullopt;
   const auto squared = squares ? root_of_square(matcher, *squares) : std::nullopt;
-  if (!squared || matcher.uncast(*squared) != matcher.uncast(numerator)) return std::nullopt;
-  if (const auto centred = before_centring(matcher, matcher.uncast(numerator)))
+  const ValueId exact = matcher.before_widening(numerator);
+  if (!squared || matcher.before_widening(*squared) != exact) return std::nullopt;
+  if (const auto centred = before_centring(matcher, exact))
     return Normalized{*centred, *epsilon, true};
   return Normalized{numerator, *epsilon, false};
 }
@@ -89,7 +90,7 @@ std::optional<Normalized> normalized(const Matcher& matcher, ValueId value) {
 /// The value in the type of the result: as it is, or before a half type was widened.
 std::optional<ValueId> input_of_type(const Matcher& matcher, ValueId value, DataType type) {
   if (matcher.type(value) == type) return value;
-  const ValueId before = matcher.uncast(value);
+  const ValueId before = matcher.before_widening(value);
   const bool is_half = type == DataType::float16 || type == DataType::bfloat16;
   return is_half && matcher.type(before) == type ? std::optional(before) : std::nullopt;
 }

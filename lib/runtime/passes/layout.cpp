@@ -184,8 +184,8 @@ std::vector<TracedOperand> trace(const Matcher& matcher, ValueId operand, bool t
     if (node == nullptr) return found;
     const ValueId before = node->inputs.empty() ? at : node->inputs[0];
     const auto [of, times] = matcher.multiple(at);
-    const bool widens = through_casts && node->op_type == "Cast" && matcher.uncast(at) != at &&
-                        graph::bits_of(matcher.type(at)) > graph::bits_of(matcher.type(before));
+    const bool widens = through_casts && is_onnx(*node, "Cast") &&
+                        holds_all_of(matcher.type(at), matcher.type(before));
     if (of != at) {
       factor *= times;
       at = of;

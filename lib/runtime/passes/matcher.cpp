@@ -1,11 +1,18 @@
 #include "runtime/passes/matcher.h"
 
 #include <algorithm>
+#include <cmath>
 #include <set>
 
 #include "runtime/kernels/common/element_types.h"
 
 namespace autopar::runtime::passes {
+
+bool holds_all_of(DataType wide, DataType narrow) {
+  const bool are_floats = graph::is_floating_point(wide) && graph::is_floating_point(narrow);
+  const bool is_exact = wide == DataType::float32 || wide == DataType::float64;
+  return are_floats && is_exact && graph::bits_of(wide) > graph::bits_of(narrow);
+}
 
 Matcher::Matcher(const Graph& graph)
     : graph_(graph),
@@ -65,21 +72,42 @@ std::optional<double> Matcher::number(ValueId value) const {
   return number;
 }
 
-Matcher::Multiple Matcher::multiple(ValueId value) const {
-  // Quotients of integers are cut off; a number of more dimensions would give the product more.
-  const auto is_multiple_of = [&](ValueId id) { return shape(id) == shape(value); };
-  if (!graph::is_floating_point(type(value))) return {value, 1};
-  if (const Node* div = maker(value, "Div"); div != nullptr && is_multiple_of(div->inputs[0])) {
-    const auto divisor = number(div->inputs[1]);
-    if (!divisor) return {value, 1};
-    const Multiple inner = multiple(div->inputs[0]);
-    return {inner.of, inner.factor / *divisor};
+bool is_moderate(double factor) {
+  constexpr double largest = 1 << 30;
+  return factor == 0 || (std::abs(factor) <= largest && std::abs(factor) >= 1 / largest);
+}
+
+std::optional<Matcher::Multiple> Matcher::one_multiple(ValueId value) const {
+  if (!graph::is_floating_point(type(value))) return std::nullopt;  // quotients would be cut off
+  std::optional<ValueId> of;
+  std::optional<double> factor;
+  if (const Node* div = maker(value, "Div")) {
+    of = div->inputs[0];
+    if (const auto divisor = number(div->inputs[1])) factor = 1 / *divisor;
+  } else if (const Node* mul = maker(value, "Mul")) {
+    of = beside(mul, [&](ValueId id) { return number(id).has_value(); });
+    if (of) factor = number(mul->inputs[*of == mul->inputs[0] ? 1 : 0]);
   }
-  const Node* mul = maker(value, "Mul");
-  const auto other = beside(mul, [&](ValueId id) { return number(id).has_value(); });
-  if (!other || !is_multiple_of(*other)) return {value, 1};
-  const Multiple inner = multiple(*other);
-  return {inner.of, inner.factor * *number(mul->inputs[*other == mul->inputs[0] ? 1 : 0])};
+  // A number of more dimensions would give the product more.
+  if (!of || !factor || shape(*of) != shape(value)) return std::nullopt;
+  return Multiple{*of, *factor};
+}
+
+Matcher::Multiple Matcher::multiple(ValueId value) const {
+  Multiple found{value, 1};
+  while (const auto inner = one_multiple(found.of)) {
+    const double joined = found.factor * inner->factor;
+    if (!is_moderate(inner->factor) || !is_moderate(joined)) break;
+    found = {inner->of, joined};
+  }
+  return found;
+}
+
+ValueId Matcher::before_widening(ValueId value) const {
+  const Node* cast = maker(value, "Cast");
+  return cast != nullptr && holds_all_of(type(value), type(cast->inputs[0]))
+             ? before_widening(cast->inputs[0])
+             : value;
 }
 
 ValueId Matcher::uncast(ValueId value) const {

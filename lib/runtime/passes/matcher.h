@@ -27,6 +27,14 @@ inline bool is_scaled(const Node& gemm) {
          (has_input(gemm, 2) && gemm.float_attribute("beta", 1) != 1);
 }
 
+/// Whether `wide` is float32 or float64 and has all numbers of `narrow`, a floating type of fewer
+/// bits.
+bool holds_all_of(DataType wide, DataType narrow);
+
+/// Whether it is 0 or far from the ends of every floating type but the half ones: a product of a
+/// few such numbers neither overflows nor vanishes.
+bool is_moderate(double factor);
+
 /// Reads a graph from a result back to what it was computed from: how passes recognise an operator
 /// that an exporter has written out. Who makes and who reads a value is told of the graph as it was
 /// when this was made; values that came later have no maker and no readers.
@@ -81,14 +89,17 @@ class Matcher {
   static bool is_attribute(double number, DataType type) {
     return type != DataType::float64 || static_cast<double>(static_cast<float>(number)) == number;
   }
-  /// The value that this is a multiple of, and the multiple: through Mul and Div by numbers.
+  /// The value that this is a multiple of, and the multiple: through Mul and Div by numbers, as
+  /// long as all factors together are moderate.
   struct Multiple {
     ValueId of = graph::no_value;
     double factor = 1;
   };
   /// Itself, once, where it is not made so.
   Multiple multiple(ValueId value) const;
-  /// The value before all Casts from one floating type to another.
+  /// The value before all Casts to floating types that hold its numbers: the same numbers.
+  ValueId before_widening(ValueId value) const;
+  /// The value before all Casts from one floating type to another, which may have rounded it.
   ValueId uncast(ValueId value) const;
   /// The input of a mean over the last dimension alone, which is kept.
   std::optional<ValueId> mean_of(ValueId value) const;
@@ -98,6 +109,8 @@ class Matcher {
   bool is_closed(ValueId root, std::span<const ValueId> leaves) const;
 
  private:
+  /// Through one Mul or Div.
+  std::optional<Multiple> one_multiple(ValueId value) const;
   bool is_known(ValueId value) const { return static_cast<std::size_t>(value) < producers_.size(); }
 
   const Graph& graph_;

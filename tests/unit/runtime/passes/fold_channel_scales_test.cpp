@@ -129,3 +129,27 @@ TEST_CASE("A convolution keeps its weights where others read it or a factor is n
       trains.normalization(trains.conv(true), {{"training_mode", std::int64_t{1}}})};
   CHECK(passes::fold_channel_scales(trains.graph, cpu_kernels()) == 0);
 }
+
+TEST_CASE("A factor stays beside weights that would not hold their products with it") {
+  const auto left = [](double weight, const std::vector<double>& factors, double bias = 0.5) {
+    Sketch sketch(8);
+    ValueId at = sketch.node("Conv", {sketch.x, sketch.constant({6, 4, 1, 1}, weight, 2 * weight),
+                                      sketch.constant({6}, bias, 2 * bias)});
+    for (const double factor : factors)
+      at = sketch.node("Mul", {at, sketch.constant({}, factor, factor)});
+    sketch.graph.outputs = {at};
+    const Graph before = sketch.graph;
+    passes::fold_channel_scales(sketch.graph, cpu_kernels());
+    const std::string found = operators(sketch.graph);
+    if (found == "Conv") check_same(before, DataType::float32);
+    return found;
+  };
+  CHECK(left(1, {1e20, 1e-20}) == "Conv");
+  CHECK(left(1e-20, {1e20}, 1e-20) == "Conv");
+  CHECK(left(1e-37, {1e20, 1e17}, 1e-37) == "Conv");
+  CHECK(left(1e-38, {0.125}) == "Conv");
+  CHECK(left(1e-25, {1e-20}) == "Conv Mul");  // the product has fewer digits
+  CHECK(left(1, {1e20, 1e25}) == "Conv Mul");
+  CHECK(left(1e-20, {1e25}, 1e20) == "Conv Mul");  // the bias
+  CHECK(left(1, {std::numeric_limits<double>::infinity()}) == "Conv Mul");
+}

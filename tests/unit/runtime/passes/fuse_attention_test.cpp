@@ -123,6 +123,21 @@ TEST_CASE("A mask that is not triangular stays a mask") {
   CHECK(only(fused, "Attention").int_attribute("causal", 0) == 0);
 }
 
+TEST_CASE("A triangular mask of numbers that scores may outweigh stays a mask") {
+  for (const double hidden : {-1e9, -1e30}) {
+    Spelling s;
+    const AttentionForm form{.queries = 4, .keys = 4, .mask = MaskForm::causal};
+    const ValueId mask = s.graph.add_constant("mask", mask_of(form, s.type, 0, hidden));
+    const ValueId scores = s.matmul(s.in("q", {1, 2, 4, 8}), s.in("k", {1, 2, 8, 4}));
+    const ValueId p = s.op("Softmax", {s.either("Add", scores, mask)}, {1, 2, 4, 4});
+    s.ends(s.matmul(p, s.in("v", {1, 2, 4, 8})));
+    const Graph fused = after(s.graph, attention);
+    const bool is_mask = hidden == -1e9;
+    CHECK(only(fused, "Attention").inputs.size() == (is_mask ? 4 : 3));
+    CHECK(only(fused, "Attention").int_attribute("causal", 0) == (is_mask ? 0 : 1));
+  }
+}
+
 TEST_CASE("A device that does not serve attention keeps the products") {
   KernelTable table = every_kernel();
   const auto serves = [](const graph::Node&, std::span<const TensorView> inputs,

@@ -71,6 +71,18 @@ TEST_CASE("A mask that hides where it is true is none that the kernel knows") {
   CHECK(count(after(s.graph, masked_softmax), "Where") == 1);
 }
 
+TEST_CASE("A scale of several numbers is one where all of them together are far from overflow") {
+  const auto factors_left = [](double first, double second) {
+    Spelling s;
+    const ValueId scores = s.scaled(s.scaled(s.in("x", {4, 6}), first), second);
+    s.ends(s.op("Softmax", {scores}, {4, 6}));
+    return count(after(s.graph, masked_softmax), "Mul");
+  };
+  CHECK(factors_left(0.5, 3) == 0);
+  CHECK(factors_left(1e-30, 1e30) == 2);
+  CHECK(factors_left(1e-6, 1e-6) == 1);
+}
+
 TEST_CASE("A softmax of doubles keeps numbers that are no floats") {
   const auto fuses = [](double scale, double fill) {
     Spelling s;

@@ -109,6 +109,19 @@ TEST_CASE("What only resembles a normalisation stays as it is") {
           const ValueId root = s.binary("Pow", sum, s.number(0.5, DataType::float32));
           s.ends(s.binary("Mul", s.binary("Div", x, root), s.weight({8}, s.type)));
         }) == 0);
+  for (const bool centred : {false, true}) {  // what is averaged has been rounded
+    CHECK(fuses([&](Spelling& s, ValueId x) {
+            const auto rounded = [&](ValueId value) {
+              return s.cast(s.cast(value, DataType::float16), s.type);
+            };
+            const ValueId base = centred ? s.binary("Sub", x, s.mean(rounded(x))) : x;
+            const ValueId square = centred ? base : rounded(base);
+            const ValueId sum =
+                s.binary("Add", s.mean(s.binary("Mul", square, square)), s.number(1, s.type));
+            const ValueId normal = s.binary("Div", base, s.unary("Sqrt", sum));
+            s.ends(s.binary("Mul", normal, s.weight({8}, s.type)));
+          }) == (centred ? 1 : 0));
+  }
   CHECK(
       fuses([](Spelling& s, ValueId x) {  // one scale for each row
         const ValueId sum = s.binary("Add", s.mean(s.binary("Mul", x, x)), s.number(1, s.type));
