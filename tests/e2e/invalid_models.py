@@ -7,6 +7,7 @@ from onnx import TensorProto, helper, numpy_helper
 MOST_NESTED = 100  # messages within messages, which protobuf parses
 MICROSOFT = "com.microsoft"
 ML = "ai.onnx.ml"
+OWN = "autopar.ops"
 node = helper.make_node
 
 
@@ -24,7 +25,7 @@ X, Y = floats("x", 4), floats("y", 4)
 def model(nodes, inputs=(X,), outputs=(Y,), constants=(), opset=18, functions=()):
     graph = helper.make_graph(nodes, "tested", list(inputs), list(outputs), list(constants))
     opsets = [helper.make_opsetid(domain, version) for domain, version in
-              {"": opset, MICROSOFT: 1, ML: 5, "local": 1}.items()]  # fmt: skip
+              {"": opset, MICROSOFT: 1, ML: 5, OWN: 1, "local": 1}.items()]  # fmt: skip
     return helper.make_model(graph, ir_version=9, opset_imports=opsets, functions=list(functions))
 
 
@@ -56,7 +57,7 @@ def of_sizes():
     yield "GroupNormalization", one("GroupNormalization", image, scale, ones("b", 5), num_groups=3), ["'n/"]
     yield (
         "Attention",
-        one("Attention", (1, 4, 8), inputs=("x", "x", "x"), opset=23, q_num_heads=3, kv_num_heads=2),
+        one("Attention", (1, 4, 8), inputs=("x", "x", "x"), opset=23, q_num_heads=3, kv_num_heads=3),
         ["input 'Q' is 1x4x8"],
     )
     yield (
@@ -91,6 +92,37 @@ def of_sizes():
         operands = ones("q", *shape, dtype=np.uint8), ones("s", 8)
         attributes = {"K": 8, "N": 8, "bits": 4, "block_size": 16} | attributes
         yield f"MatMulNBits' {what}", one("MatMulNBits", (4, 8), *operands, domain=MICROSOFT, **attributes), [told]
+
+
+    weights = ones("q", 2, 8, 8, dtype=np.uint8)
+    for what, scales, zeros in (("scales", (2, 8, 2), (2, 8, 1)), ("zero points", (2, 8, 1), (2, 8, 3))):
+        operands = ones("i", 4, dtype=np.int64), weights, ones("s", *scales), ones("z", *zeros, dtype=np.uint8)
+        made = one("ExpertMatMulNBits", (4, 16), *operands, domain=OWN, bits=4)
+        yield f"ExpertMatMulNBits' {what}", made, ["not of 1 block(s) of 16 numbers"]
+
+
+def of_words():
+    """Attributes that are none of the words or numbers that ONNX has for them."""
+
+    def one(op_type, shape, *operands, opset=20, **attributes):
+        names = ["x", *(operand.name for operand in operands)]
+        made = node(op_type, names, ["y"], "n", **attributes)
+        return model([made], [floats("x", *shape)], [floats("y", *shape)], operands, opset)
+
+    told = ["'n'", "must be one of"]
+    yield "DepthToSpace", one("DepthToSpace", (1, 4, 2, 2), blocksize=2, mode="CDR"), told
+    yield "Conv", one("Conv", (1, 1, 4, 4), ones("w", 1, 1, 3, 3), auto_pad="SAME"), told
+    yield "MaxPool", one("MaxPool", (1, 1, 4, 4), kernel_shape=[3, 3], auto_pad="same_upper"), told
+    yield "Resize", one("Resize", (1, 1, 4, 4), ones("r", 0), ones("s", 4), mode="square"), told
+    indices = ones("i", 1, 1, dtype=np.int64)
+    yield "ScatterElements", one("ScatterElements", (4, 4), indices, ones("u", 1, 1), reduction="plus"), told
+    gates = [ones("w", 1, 6, 3), ones("r", 1, 6, 2)]
+    yield "GRU", one("GRU", (1, 1, 3), *gates, hidden_size=2, direction="back\nwards"), told
+    yield "GRU's clip", one("GRU", (1, 1, 3), *gates, hidden_size=2, clip=-1.0), ["'clip' is -1"]
+    sizes = {"q_num_heads": 3, "kv_num_heads": 2}
+    heads = model([node("Attention", ["x", "k", "k"], ["y"], "n", **sizes)],
+                  [floats("x", 1, 4, 6)], [floats("y", 1, 4, 6)], [ones("k", 1, 4, 4)], 23)  # fmt: skip
+    yield "heads", heads, ["'q_num_heads' is 3", "'kv_num_heads', 2"]
 
 
 def forest(small_trees, levels):
@@ -208,7 +240,7 @@ def of_depths():
 
 def all_models():
     """(name, bytes, words) of each."""
-    for made in (of_sizes, of_tables, of_names, of_ranks, of_depths):
+    for made in (of_sizes, of_words, of_tables, of_names, of_ranks, of_depths):
         for name, proto, words in made():
             contents = proto if isinstance(proto, bytes) else proto.SerializeToString()
             yield f"{made.__name__}: {name}", contents, words

@@ -8,6 +8,7 @@
 #include <cstdlib>
 
 #include "base/checked.h"
+#include "base/text.h"
 #include "graph/onnx/attribute_proto.h"
 #include "graph/onnx/operands/operand_form.h"
 #include "graph/onnx/operands/operand_table.h"
@@ -125,6 +126,19 @@ void check_flags(const onnx::NodeProto& node) {
   }
 }
 
+void check_words(const onnx::NodeProto& node) {
+  if (!node.domain().empty()) return;
+  for (const AttributeWords& line : attribute_words()) {
+    if (!line.op_type.empty() && line.op_type != node.op_type()) continue;
+    const auto* attribute = find_attribute(node, std::string(line.attribute));
+    if (attribute == nullptr || attribute->s().empty()) continue;
+    const auto words = parts_of(line.words, ' ');
+    if (std::ranges::find(words, attribute->s()) == words.end())
+      fail("its attribute '{}' is '{}', but must be one of {}", line.attribute,
+           one_line(attribute->s()), line.words);
+  }
+}
+
 /// The integers of an input that is known; nullopt for others.
 std::optional<std::vector<std::int64_t>> known_integers(const NodeInContext& context,
                                                         std::size_t input) {
@@ -210,6 +224,16 @@ void check_batch_dims(const NodeInContext& context) {
     fail("its attribute 'batch_dims' is {}, but its data is {}", batches, to_string(data));
 }
 
+/// Attention: each head of keys and values serves as many heads of queries.
+void check_heads(const NodeInContext& context) {
+  if (context.node.op_type() != "Attention" || !context.node.domain().empty()) return;
+  const std::int64_t queries = attribute_or_default(context, "q_num_heads");
+  const std::int64_t keys = attribute_or_default(context, "kv_num_heads");
+  if (queries < 0 || keys < 0 || (keys > 0 && queries % keys != 0))
+    fail("its attribute 'q_num_heads' is {}, which is no multiple of 'kv_num_heads', {}", queries,
+         keys);
+}
+
 /// ExpertMatMulNBits, which a model may have written by itself.
 void check_expert_product(const NodeInContext& context) {
   if (context.node.op_type() != "ExpertMatMulNBits" || context.node.domain() != own_domain) return;
@@ -223,6 +247,15 @@ void check_expert_product(const NodeInContext& context) {
       saturated_multiply(weights[2], 8) != saturated_multiply(rows[1], bits))
     fail("its rows {} of {} bits do not fit its weights {}", to_string(rows), bits,
          to_string(weights));
+  const std::int64_t length = block > 0 ? block : std::max<std::int64_t>(1, rows[1]);
+  const std::int64_t blocks = rows[1] / length + (rows[1] % length == 0 ? 0 : 1);
+  const auto has_last = [&](std::size_t input, std::int64_t extent) {
+    return !is_given(context, input) || context.inputs[input]->shape.size() != 3 ||
+           context.inputs[input]->shape[2] == extent;
+  };
+  if (length % (8 / bits) != 0 || !has_last(3, blocks) || !has_last(4, (blocks * bits + 7) / 8))
+    fail("its scales or zero points are not of {} block(s) of {} numbers: its inputs are {}",
+         blocks, length, shapes_of(context));
 }
 
 }  // namespace
@@ -236,6 +269,8 @@ void check_operand_forms(const NodeInContext& context) {
   check_permutation(context);
   check_window(context.node);
   check_flags(context.node);
+  check_words(context.node);
+  check_heads(context);
   check_batch_dims(context);
   check_expert_product(context);
   std::optional<Misfit> furthest;

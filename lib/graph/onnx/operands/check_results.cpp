@@ -71,6 +71,8 @@ void check_recurrent(const NodeInContext& context, const std::vector<OutputType>
   if (hidden != nullptr && (weights.size() != 3 || hidden->i() != weights[2]))
     fail("its attribute 'hidden_size' is {}, but its weights R are {}", hidden->i(),
          to_string(weights));
+  if (const auto* clip = find_attribute(context.node, "clip"); clip != nullptr && !(clip->f() > 0))
+    fail("its attribute 'clip' is {}, but must be above 0", clip->f());
 }
 
 void check_reshape(const NodeInContext& context, const std::vector<OutputType>& outputs) {

@@ -174,6 +174,31 @@ std::span<const AxesInput> axes_inputs() {
   return inputs;
 }
 
+std::span<const AttributeWords> attribute_words() {
+  static constexpr AttributeWords lines[] = {
+      {"", "auto_pad", "NOTSET SAME_LOWER SAME_UPPER VALID"},
+      {"BitShift", "direction", "LEFT RIGHT"},
+      {"DepthToSpace", "mode", "CRD DCR"},
+      {"GRU", "direction", "forward reverse bidirectional"},
+      {"Gelu", "approximate", "none tanh"},
+      {"GridSample", "mode", "linear bilinear nearest cubic bicubic"},
+      {"GridSample", "padding_mode", "zeros border reflection"},
+      {"LSTM", "direction", "forward reverse bidirectional"},
+      {"NegativeLogLikelihoodLoss", "reduction", "none mean sum"},
+      {"Pad", "mode", "constant reflect edge wrap"},
+      {"RNN", "direction", "forward reverse bidirectional"},
+      {"Resize", "keep_aspect_ratio_policy", "stretch not_larger not_smaller"},
+      {"Resize", "mode", "nearest linear cubic"},
+      {"Resize", "nearest_mode", "round_prefer_floor round_prefer_ceil floor ceil"},
+      {"RoiAlign", "mode", "avg max"},
+      {"ScatterElements", "reduction", "none add mul max min"},
+      {"ScatterND", "reduction", "none add mul max min"},
+      {"SoftmaxCrossEntropyLoss", "reduction", "none mean sum"},
+      {"TensorScatter", "mode", "linear circular"},
+  };
+  return lines;
+}
+
 std::string_view flag_attributes() {
   return "align_corners allowzero antialias ceil_mode center_point_box count_include_pad "
          "detect_negative detect_positive exclude_outside exclusive fmod input_forget interleaved "

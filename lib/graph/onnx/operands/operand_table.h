@@ -31,6 +31,16 @@ struct AxesInput {
 
 std::span<const AxesInput> axes_inputs();
 
+/// The words that a string attribute of ONNX's operators may be, with spaces between; of all of
+/// them where no type is named. Neither ONNX's inference nor all kernels look.
+struct AttributeWords {
+  std::string_view op_type;
+  std::string_view attribute;
+  std::string_view words;
+};
+
+std::span<const AttributeWords> attribute_words();
+
 /// Names of integer attributes of ONNX's operators that are 0 or 1, with spaces between. ONNX's
 /// inference takes other numbers for the one or for the other, by operator.
 std::string_view flag_attributes();

@@ -24,7 +24,8 @@ Pooling::Pooling(const KernelRequest& request) : taps(taps_of(request)) {
   const Shape out = places_of(request.outputs[0]);
   windows = windows_of(request, in, out, taps, slide);
   const std::size_t spatial = in.size();
-  const bool is_automatic = request.node.string_attribute("auto_pad", "NOTSET") != "NOTSET";
+  const std::string auto_pad = request.node.string_attribute("auto_pad", "NOTSET");
+  const bool is_automatic = !auto_pad.empty() && auto_pad != "NOTSET";
   const auto pads = request.node.ints_attribute("pads", std::vector<std::int64_t>(2 * spatial, 0));
   for (std::size_t d = 0; d < spatial; ++d) {
     const std::size_t at = Windows::dimensions - spatial + d;
