@@ -48,7 +48,8 @@ struct Celu {
   template <typename T>
   AUTOPAR_ELEMENTWISE T operator()(T x) const {
     const T alpha = static_cast<T>(p.a);
-    return x < T(0) ? alpha * (math::exp(x / alpha) - T(1)) : x;
+    const T curved = alpha * (math::exp(x / alpha) - T(1));
+    return x < T(0) || curved != curved ? curved : x;  // 0 and infinity times nothing are NaN
   }
 };
 /// a is alpha, b gamma.

@@ -28,7 +28,7 @@ template <typename T, typename Operation>
   using Wide = Accumulator<T>;
   constexpr int lanes = 16;
   Wide parts[lanes];
-  for (Wide& part : parts) part = Operation::template start<Wide>;
+  for (Wide& part : parts) part = Operation::template start<T>;
   std::int64_t i = 0;
   for (; i + lanes <= n; i += lanes)
     for (int lane = 0; lane < lanes; ++lane)
@@ -104,7 +104,7 @@ class Reduce final : public Kernel {
   T finished(Wide result) const { return narrowed<T>(Operation::finish(result, elements_)); }
 
   Wide reduce_offsets(const T* from) const {
-    auto result = Operation::template start<Wide>;
+    auto result = Operation::template start<T>;
     for (const std::int64_t offset : reduced_)
       result = Operation::take(result, accumulated(from[offset]));
     return result;

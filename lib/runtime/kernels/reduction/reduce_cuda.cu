@@ -24,7 +24,7 @@ struct Reduction {
 template <typename T, typename Operation>
 __device__ Accumulator<T> reduce_part(const Reduction<T>& reduction, const T* in,
                                       std::int64_t first, std::int64_t step) {
-  auto result = Operation::template start<Accumulator<T>>;
+  auto result = Operation::template start<T>;
   const auto take = [&](std::int64_t offset) {
     result = Operation::take(result, accumulated(in[offset]));
   };
@@ -64,7 +64,7 @@ __global__ void __launch_bounds__(row_threads) reduce_a_block_each(Reduction<T> 
   const std::int64_t row = blockIdx.x;
   const T* in = reduction.in + reduction.kept.offset(row);
   auto result = reduce_part<T, Operation>(reduction, in, threadIdx.x, blockDim.x);
-  result = reduce_block(result, Operation::template start<Accumulator<T>>, Join<Operation>{});
+  result = reduce_block(result, Operation::template start<T>, Join<Operation>{});
   if (threadIdx.x == 0)
     reduction.out[row] = narrowed<T>(Operation::finish(result, reduction.row_elements));
 }

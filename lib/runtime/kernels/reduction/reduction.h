@@ -70,12 +70,23 @@ AUTOPAR_ELEMENTWISE Accumulator<T> accumulated(T value) {
 
 namespace reductions {
 
-/// One reduction: what it starts from, how it takes an element in, how two parts become one, and
-/// what it makes of the end.
-/// Integers wrap around, as ONNX Runtime's do.
+/// Below all elements, or above them: infinity, or the end of an integer type, which is narrower
+/// than what it is accumulated in.
+template <typename T>
+constexpr Accumulator<T> beyond_all(bool above) {
+  if constexpr (std::numeric_limits<Accumulator<T>>::has_infinity) {
+    const auto infinity = std::numeric_limits<Accumulator<T>>::infinity();
+    return above ? infinity : -infinity;
+  } else {
+    return above ? std::numeric_limits<T>::max() : std::numeric_limits<T>::lowest();
+  }
+}
+
+/// One reduction: what it starts from by the type of elements, how it takes an element in, how two
+/// parts become one, and what it makes of the end. Integers wrap around, as ONNX Runtime's do.
 struct Sum {
-  template <typename W>
-  static constexpr W start = 0;
+  template <typename T>
+  static constexpr Accumulator<T> start = 0;
   AUTOPAR_ELEMENTWISE static auto take(auto sum, auto x) { return functions::Add{}(sum, x); }
   AUTOPAR_ELEMENTWISE static auto join(auto sum, auto other) { return take(sum, other); }
   AUTOPAR_ELEMENTWISE static auto finish(auto sum, std::int64_t) { return sum; }
@@ -88,28 +99,24 @@ struct Mean : Sum {
   }
 };
 struct Product : Sum {
-  template <typename W>
-  static constexpr W start = 1;
+  template <typename T>
+  static constexpr Accumulator<T> start = 1;
   AUTOPAR_ELEMENTWISE static auto take(auto product, auto x) {
     return functions::Mul{}(product, x);
   }
   AUTOPAR_ELEMENTWISE static auto join(auto product, auto other) { return take(product, other); }
 };
 struct Max : Sum {
-  template <typename W>
-  static constexpr W start = std::numeric_limits<W>::has_infinity
-                                 ? -std::numeric_limits<W>::infinity()
-                                 : std::numeric_limits<W>::lowest();
+  template <typename T>
+  static constexpr Accumulator<T> start = beyond_all<T>(false);
   AUTOPAR_ELEMENTWISE static auto take(auto largest, auto x) {
     return (x > largest || x != x) ? x : largest;
   }
   AUTOPAR_ELEMENTWISE static auto join(auto largest, auto other) { return take(largest, other); }
 };
 struct Min : Sum {
-  template <typename W>
-  static constexpr W start = std::numeric_limits<W>::has_infinity
-                                 ? std::numeric_limits<W>::infinity()
-                                 : std::numeric_limits<W>::max();
+  template <typename T>
+  static constexpr Accumulator<T> start = beyond_all<T>(true);
   AUTOPAR_ELEMENTWISE static auto take(auto least, auto x) {
     return (x < least || x != x) ? x : least;
   }

@@ -116,13 +116,21 @@ TEST_CASE("NaN stays in maxima and minima, and reductions of nothing give their 
     CHECK(y[0] == 1);
     CHECK(std::isnan(y[1]));
   }
-  const Tensor nothing = Tensor::zeros(DataType::float32, {3, 0});
-  const std::vector<std::int64_t> axis{1};
-  const auto sums = doubles(run_node({"ReduceSum",
-                                      {},
-                                      {nothing, Tensor::of_int64({1}, axis)},
-                                      {{DataType::float32, {3, 1}}},
-                                      {1}})
-                                .front());
-  CHECK(sums == std::vector<double>{0, 0, 0});
+  const auto of_nothing = [](const char* op_type, DataType type) {
+    const Tensor nothing = Tensor::zeros(type, {3, 0});
+    const std::vector<std::int64_t> axis{1};
+    const auto found = doubles(
+        run_node({op_type, {}, {nothing, Tensor::of_int64({1}, axis)}, {{type, {3, 1}}}, {1}})
+            .front());
+    CHECK(found == std::vector<double>(3, found.at(0)));
+    return found.at(0);
+  };
+  const double infinity = std::numeric_limits<double>::infinity();
+  CHECK(of_nothing("ReduceSum", DataType::float32) == 0);
+  CHECK(of_nothing("ReduceMax", DataType::float16) == -infinity);
+  CHECK(of_nothing("ReduceMin", DataType::float32) == infinity);
+  CHECK(of_nothing("ReduceMax", DataType::int32) == -2147483648.0);
+  CHECK(of_nothing("ReduceMin", DataType::int32) == 2147483647.0);
+  CHECK(of_nothing("ReduceMax", DataType::uint8) == 0);
+  CHECK(of_nothing("ReduceMin", DataType::int8) == 127);
 }
