@@ -3,6 +3,8 @@
 #include <spdlog/spdlog.h>
 
 #include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
 
 #include "commands.h"
 #include "model_options.h"
@@ -24,6 +26,7 @@ struct PartitionCommand {
   planner::ModelOptions model{.progress = show_progress};
   planner::PlanOptions plan{.progress = show_progress};
   planner::BundleOptions bundle{.progress = show_progress};
+  bool json = false;
 
   void run() const {
     check_usage(plan);
@@ -31,8 +34,19 @@ struct PartitionCommand {
     const planner::Model loaded = planner::load_model(model, plan);
     warn_of_missing_kernels(loaded);
     const planner::Plan found = planner::plan(loaded, plan);
-    fmt::print(stderr, "{}", planner::write_bundle(found, bundle));
+    const std::string told = planner::write_bundle(found, bundle);
+    if (json) return print_json(found);
+    fmt::print(stderr, "{}", told);
     fmt::print("{}\n", bundle.out.string());
+  }
+
+ private:
+  /// plan.json, which is in the bundle, without its operators.
+  void print_json(const planner::Plan& found) const {
+    nlohmann::json text = nlohmann::json::parse(planner::plan_json(found));
+    text.erase("operators");
+    text["bundle"] = bundle.out.string();
+    fmt::print("{}\n", text.dump(2));
   }
 };
 
@@ -46,6 +60,7 @@ void add_partition_command(CLI::App& app) {
   add_operators_option(*sub);
   sub->add_option("--out", command->bundle.out, "The bundle to write, a new folder")->required();
   sub->add_flag("--force", command->bundle.force, "Replace an existing bundle");
+  sub->add_flag("--json", command->json, "Print the plan's summary as JSON");
   sub->callback([command] { command->run(); });
 }
 

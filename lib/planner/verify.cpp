@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "base/error.h"
+#include "base/problems.h"
 #include "base/temporary_folder.h"
 #include "planner/load_model.h"
 #include "planner/shape_source.h"
@@ -11,6 +11,7 @@
 #include "runtime/session.h"
 #include "runtime/tail_run.h"
 #include "runtime/tensor_files.h"
+#include "runtime/tensor_folder.h"
 
 namespace autopar::planner {
 
@@ -48,6 +49,35 @@ NamedTensors run_whole(const graph::Imported& model, const NamedTensors& inputs,
   return model.tail ? outputs_of_tail(*model.tail, inputs, outputs, device) : outputs;
 }
 
+/// What is expected of the session's outputs, by their files.
+NamedTensors load_expected(const std::filesystem::path& folder, const runtime::Session& session) {
+  std::vector<std::string> names;
+  for (const runtime::ModelPort& output : session.outputs()) names.push_back(output.name);
+  const auto files = runtime::find_tensor_files(folder, "output", names);
+  NamedTensors expected;
+  Problems problems;
+  for (const std::string& name : names) {
+    if (const auto file = files.find(name); file != files.end())
+      problems.collect([&] { expected[name] = runtime::load_tensor_file(file->second); });
+    else
+      problems.add("--expected {}: there is no file for output '{}', such as {}.npy",
+                   folder.string(), name, runtime::safe_file_name(name));
+  }
+  problems.throw_if_any();
+  return expected;
+}
+
+/// Throws Error where `expected` is of another type or shape than what was made.
+void check_form(const std::filesystem::path& folder, const std::string& name,
+                const graph::Tensor& expected, const graph::Tensor& made) {
+  const auto form = [](const graph::Tensor& tensor) {
+    return fmt::format("{} {}", name_of(tensor.type()), graph::to_string(tensor.shape()));
+  };
+  if (expected.type() != made.type() || expected.shape() != made.shape())
+    fail("--expected {}: output '{}' is {} there, but {} in the bundle", folder.string(), name,
+         form(expected), form(made));
+}
+
 }  // namespace
 
 const Verification::Output& Verification::worst() const {
@@ -57,25 +87,29 @@ const Verification::Output& Verification::worst() const {
 std::optional<Verification> verify(const ModelOptions& model,
                                    const std::filesystem::path& bundle_dir,
                                    const NamedTensors& inputs,
-                                   const runtime::SessionOptions& options) {
+                                   const runtime::SessionOptions& options,
+                                   const std::filesystem::path& expected) {
   runtime::SessionOptions with_shapes = options;
   if (!with_shapes.shapes) with_shapes.shapes = shape_source(bundle_dir, model.limits);
   runtime::Session session(bundle_dir, with_shapes);
+  NamedTensors references;
+  if (!expected.empty()) references = load_expected(expected, session);
   const runtime::RunResult sharded = session.run(inputs);
   if (!session.has_first_rank()) return std::nullopt;
 
   const graph::Imported whole_model = load_whole_model(model, inputs);
-  const NamedTensors whole = run_whole(whole_model, inputs, options.device);
+  if (expected.empty()) references = run_whole(whole_model, inputs, options.device);
   Verification verification{.outputs = {}, .tolerance = tolerance_of(whole_model.graph)};
   for (const runtime::ModelPort& output : session.outputs()) {
-    const auto reference = whole.find(output.name);
-    if (reference == whole.end()) {
+    const auto reference = references.find(output.name);
+    if (reference == references.end()) {
       fail("{} has no output '{}', which {} has; verify a bundle with the model it was made from",
            model.file.string(), output.name, bundle_dir.string());
     }
+    const graph::Tensor& made = sharded.outputs.at(output.name);
+    if (!expected.empty()) check_form(expected, output.name, reference->second, made);
     verification.outputs.push_back(
-        {output.name,
-         runtime::largest_relative_error(reference->second, sharded.outputs.at(output.name))});
+        {output.name, runtime::largest_relative_error(reference->second, made)});
   }
   return verification;
 }

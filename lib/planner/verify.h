@@ -11,7 +11,7 @@
 
 namespace autopar::planner {
 
-/// How far a bundle's outputs are from the whole model's.
+/// How far a bundle's outputs are from the whole model's, or from given ones.
 struct Verification {
   struct Output {
     std::string name;
@@ -27,11 +27,14 @@ struct Verification {
 };
 
 /// Runs a bundle, and on the same inputs, which have the bundle's shapes, the whole model that it
-/// was made from, with the same loops and constants. nullopt in processes that do not have the
-/// bundle's first rank. Throws Error as Session and load_model do, and where the model is another.
+/// was made from, with the same loops and constants; or compares with the outputs of the folder
+/// `expected` (runtime/tensor_folder.h), made elsewhere, if one is given. nullopt in processes that
+/// do not have the bundle's first rank. Throws Error as Session and load_model do, where the model
+/// is another, and where the folder has no file for an output, or one of another type or shape.
 std::optional<Verification> verify(const ModelOptions& model,
                                    const std::filesystem::path& bundle_dir,
                                    const runtime::NamedTensors& inputs,
-                                   const runtime::SessionOptions& options);
+                                   const runtime::SessionOptions& options,
+                                   const std::filesystem::path& expected = {});
 
 }  // namespace autopar::planner
