@@ -16,6 +16,8 @@ function(autopar_install)
   endif()
   install(FILES README.md ARCHITECTURE.md LICENSE DESTINATION share/doc/autopar)
   install(DIRECTORY docs DESTINATION share/doc/autopar)
+  file(GLOB_RECURSE schemas CONFIGURE_DEPENDS lib/*.schema.json apps/*.schema.json)
+  install(FILES ${schemas} DESTINATION share/autopar/schemas)
   # What libraries of operators are compiled with (docs/operators-of-your-own.md).
   install(FILES lib/graph/operators/autopar_operator.h DESTINATION include/autopar)
   autopar_install_libraries()
@@ -52,6 +54,7 @@ endfunction()
 set(AUTOPAR_PUBLIC_HEADERS
   base/error_types.h
   base/mapped_file.h
+  base/progress.h
   base/work_signs.h
   bundle/collective_total.h
   graph/data_type.h

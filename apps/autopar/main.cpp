@@ -9,6 +9,7 @@
 #include <new>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <string_view>
 #include <system_error>
 
 #include "base/problems.h"
@@ -36,6 +37,23 @@ void use_short_waits(char** argv) {
   execv(program.c_str(), argv);  // returns only where that is impossible; then waits are long
 }
 
+/// Whether the word is no command; then standard error has the one that was probably meant.
+bool tells_unknown_command(const CLI::App& app, std::string_view word) {
+  std::size_t least = word.size() / 3 + 2;  // edits that make another word of it
+  std::string nearest;
+  for (const CLI::App* command : app.get_subcommands({})) {
+    const std::size_t distance = autopar::edit_distance(word, command->get_name());
+    if (distance == 0) return false;
+    if (distance >= least) continue;
+    least = distance;
+    nearest = command->get_name();
+  }
+  spdlog::error(
+      "autopar has no command '{}'; {}", autopar::one_line(std::string(word)),
+      nearest.empty() ? "autopar --help lists them" : fmt::format("did you mean '{}'?", nearest));
+  return true;
+}
+
 /// Runs the subcommand; the exit code.
 int run_command(int argc, char** argv) {
   CLI::App app{"autopar: split an ONNX model over several devices and run it", "autopar"};
@@ -49,10 +67,13 @@ int run_command(int argc, char** argv) {
   autopar::add_verify_command(app);
   autopar::add_inspect_command(app);
   autopar::add_calibrate_command(app);
+  if (argc > 1 && argv[1][0] != '-' && tells_unknown_command(app, argv[1])) return wrong_usage;
   try {
     app.parse(argc, argv);
   } catch (const CLI::Success& help_or_version) {
     return app.exit(help_or_version);
+  } catch (const CLI::RuntimeError& done) {  // with an exit code of its own
+    return done.get_exit_code();
   } catch (const CLI::ParseError& usage) {
     app.exit(usage);
     return wrong_usage;

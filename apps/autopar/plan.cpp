@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <csignal>
 #include <memory>
 #include <string>
 #include <vector>
@@ -12,6 +13,8 @@
 namespace autopar {
 
 namespace {
+
+constexpr int interrupted = 128 + SIGINT;  ///< the exit code, as shells have it
 
 struct PlanCommand {
   planner::ModelOptions model{.weights_may_be_absent = true};
@@ -35,6 +38,7 @@ struct PlanCommand {
     const planner::Plan found = planner::plan(loaded, plan);
     if (!simulate.empty()) planner::save_simulation(found, simulate);
     fmt::print("{}", json ? planner::plan_json(found) + "\n" : planner::report_text(found));
+    if (found.summary().interrupted) throw CLI::RuntimeError(interrupted);
   }
 
  private:

@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "base/interruption.h"
+#include "base/progress.h"
 #include "base/work_signs.h"
 
 namespace autopar {
@@ -71,6 +72,7 @@ void DigestingFile::write_through(std::span<const std::byte> bytes) {
   note_work();
   digest_.add(bytes);
   write_all(file_, bytes, path_);
+  note_done(std::ssize(bytes));
 }
 
 std::string xxh3_of_file(const std::filesystem::path& file) {

@@ -168,7 +168,7 @@ std::optional<std::string> calibrate(const CalibrationOptions& options) {
   if (started.has_first()) cost::check_device_file(options.out, options.force);
   Measured measured;
   {
-    const auto shown = show(options.progress, fmt::format("measuring {} rank(s)", number));
+    const Shown shown(options.progress, fmt::format("measuring {} rank(s)", number));
     started.run_as_rank([&](runtime::HostCommunicator& host, const runtime::LocalRanks& local) {
       const Measured here = measure(mesh, options, host, local);
       if (host.rank() == 0) measured = here;

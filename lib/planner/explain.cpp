@@ -158,7 +158,7 @@ std::string explain(const Model& model, const PlanOptions& options, const std::s
   nlohmann::json each_of = nlohmann::json::array();
   for (const auto& [p, node] : nodes) {
     const graph::Graph& graph = loaded.profiles[p].graph;
-    const auto shown = show(options.progress, "trying the candidates of " + graph.node(node).name);
+    const Shown shown(options.progress, "trying the candidates of " + graph.node(node).name);
     const search::Explanation explanation =
         search::explain_operator(searched, solved, p, node, seconds);
     if (nodes.size() == 1)
@@ -171,7 +171,7 @@ std::string explain(const Model& model, const PlanOptions& options, const std::s
                                                 return search::explanation_json(graph, explanation);
                                               }))}});
   }
-  return json ? nlohmann::json{{"profiles", each_of}}.dump(2) + "\n" : text;
+  return json ? nlohmann::json{{"version", 1}, {"profiles", each_of}}.dump(2) + "\n" : text;
 }
 
 std::string compare(const std::filesystem::path& a, const std::filesystem::path& b, bool json) {

@@ -116,7 +116,7 @@ search::FoundPipeline find_pipeline(const LoadedModel& model, const graph::Graph
   const graph::Graph& graph = model.profiles.front().graph;
   if (!graph.states.empty() && setup.pipeline.microbatches > 1)
     fail("--loop: states are a whole batch's; leave --microbatches out");
-  const auto shown = show(progress, "searching for the best stages");
+  const Shown shown(progress, "searching for the best stages");
   search::FoundPipeline found = search::search_pipeline(
       graph, microbatch, setup.meshes, with_memory_needs(setup, model), setup.pipeline);
   tell_of_interruption();
@@ -154,7 +154,7 @@ FoundPlan find_profiles_in_stages(const Model& model, const SearchSetup& setup,
                                   const Progress& progress) {
   const LoadedModel& loaded = model.contents();
   const FittedProfiles profiles(loaded, setup.meshes);
-  const auto shown = show(progress, "searching for the best stages");
+  const Shown shown(progress, "searching for the best stages");
   search::JointPipeline found = search::search_joint_pipeline(
       profiles.meshes(), with_memory_needs(setup, loaded), setup.pipeline);
   tell_of_interruption();
@@ -222,7 +222,7 @@ const std::vector<search::Profile>& FittedProfiles::on(const sharding::DeviceMes
 
 search::JointPlan find_joint_plan(const LoadedModel& model, const SearchSetup& setup,
                                   const FittedProfiles& profiles, const Progress& progress) {
-  const auto shown = show(progress, "searching for the best plan");
+  const Shown shown(progress, "searching for the best plan");
   search::JointPlan found =
       search::search_meshes(profiles.meshes(), with_memory_needs(setup, model));
   tell_of_interruption();
@@ -241,6 +241,7 @@ Plan plan(const Model& model, const PlanOptions& options) {
                         ? find_profiles_in_stages(model, setup, options.progress)
                         : find_in_stages(without_found_states(model, setup), options, setup);
   found.memory_limit_bytes = search::limit_of(setup.search.memory, setup.meshes.front().device());
+  found.interrupted = was_interrupted();
   return Plan(std::make_shared<const FoundPlan>(std::move(found)));
 }
 
@@ -257,7 +258,8 @@ PlanSummary Plan::summary() const {
           .weight_bytes = predicted.weight_bytes,
           .peak_bytes = predicted.peak_bytes,
           .one_device_seconds = report.one_device_seconds,
-          .one_device_bytes = report.one_device_bytes};
+          .one_device_bytes = report.one_device_bytes,
+          .interrupted = found.interrupted};
 }
 
 std::vector<std::string> device_names() { return cost::device_preset_names(); }

@@ -28,6 +28,7 @@ struct FoundPlan {
   plan::Prediction predicted;
   search::SearchReport report;
   std::int64_t memory_limit_bytes = 0;  ///< of a rank, weights and arena together
+  bool interrupted = false;             ///< whether a signal ended the search
 };
 
 /// PlanOptions as the search takes them.

@@ -233,7 +233,7 @@ graph::Imported load_graph(const ModelOptions& options) {
 }
 
 Model load_model(const ModelOptions& options, const PlanOptions& for_plan) {
-  const auto shown = show(options.progress, "reading " + options.file.string());
+  const Shown shown(options.progress, "reading " + options.file.string());
   std::vector<LoadedProfile> profiles;
   Problems problems;
   if (!problems.collect([&] { profiles = load_profiles(options); }))

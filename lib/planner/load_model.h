@@ -32,10 +32,17 @@ struct LoadedModel {
 /// What was assumed in all profiles alike, and of each what is assumed in it alone.
 graph::Assumptions assumed_by_all(const std::vector<LoadedProfile>& profiles);
 
-/// Tells what begins, where somebody is to be told; it has ended when the result is destroyed.
-inline std::shared_ptr<void> show(const Progress& progress, const std::string& what) {
-  return progress ? progress(what) : nullptr;
-}
+/// While it lives, somebody is told how far this thread's work is.
+class Shown {
+ public:
+  /// Tells what begins, where somebody is to be told.
+  Shown(const Progress& progress, const std::string& what)
+      : listener_(progress ? progress(what) : nullptr), scope_(listener_.get()) {}
+
+ private:
+  std::shared_ptr<ProgressListener> listener_;
+  ProgressScope scope_;
+};
 
 /// Reads what an option says, NAME=FILE.npy or NAME=FILE.pb.
 std::pair<std::string, graph::Tensor> load_named_tensor(std::string_view option,

@@ -8,6 +8,8 @@
 #include <utility>
 #include <vector>
 
+#include "base/progress.h"
+
 /// Splits an ONNX model over several devices: load it, plan, write the bundle.
 ///
 ///     const planner::Model model =
@@ -29,8 +31,9 @@
 /// Warnings go to spdlog's default logger, which writes to standard error until it is replaced.
 namespace autopar::planner {
 
-/// Is told what begins, for a progress bar; what it returns is destroyed when that has ended.
-using Progress = std::function<std::shared_ptr<void>(const std::string& what)>;
+/// Is told what begins, for a progress bar; what it returns is told how far it is, and destroyed
+/// when it has ended.
+using Progress = std::function<std::shared_ptr<ProgressListener>(const std::string& what)>;
 
 /// The model, and how its symbolic dimensions are bound.
 struct ModelOptions {
@@ -109,6 +112,7 @@ struct PlanSummary {
   std::int64_t peak_bytes = 0;    ///< of the fullest rank, weights included
   double one_device_seconds = 0;  ///< what a run of the whole model on one device takes
   std::int64_t one_device_bytes = 0;
+  bool interrupted = false;  ///< whether SIGINT ended the search: the best plan until then
 };
 
 /// A plan that was found, with its model. Copies share it.

@@ -9,6 +9,7 @@
 #include "base/file_digest.h"
 #include "base/in_parallel.h"
 #include "base/mapped_file_checks.h"
+#include "base/progress.h"
 #include "base/staged_folder.h"
 #include "base/whole_file.h"
 #include "bundle/bundle_folder.h"
@@ -214,6 +215,26 @@ bool has_structure(std::span<const PlannedProfile> profiles, const WriteOptions&
          profiles.front().profile.plan->microbatches == 1;
 }
 
+/// A bundle has each weight at least once, which may be more than the disk has.
+void check_disk(const FoundPlans& found, const fs::path& place, const fs::path& out) {
+  std::int64_t least = 0;
+  for (const BundleProfile& profile : found.profiles)
+    least = std::max(least, weight_bytes(*profile.whole));
+  std::error_code unknown;
+  const std::uintmax_t free = fs::space(place.parent_path(), unknown).available;
+  if (!unknown && free < static_cast<std::uintmax_t>(least))
+    fail("--out {}: the bundle takes {} or more, and the disk has {} free; choose another place",
+         out.string(), in_bytes(least), in_bytes(static_cast<std::int64_t>(free)));
+}
+
+/// What ranks' files take, each as much as its stage's fullest.
+std::int64_t most_weight_bytes(const PipelinePlan& plan) {
+  std::int64_t bytes = 0;
+  for (const plan::StagePlan& stage : plan.stages)
+    bytes += stage.plan.predicted.weight_bytes * stage.num_devices();
+  return bytes;
+}
+
 bundle::FileInfo file_info(const fs::path& file) {
   return {file.filename(), fs::file_size(file), xxh3_of_file(file)};
 }
@@ -267,12 +288,16 @@ bundle::MetaInfo write_bundle(const FoundPlans& found, const WriteOptions& optio
 
   const fs::path place = place_of_folder(options.out);
   sweep_partial_files(place);
+  check_disk(found, place, options.out);
   StagedFolder folder(place);
   info.ranks.resize(found.profiles.front().plan->num_devices());
   for (bundle::ProfileInfo& profile : info.profiles) profile.peak_bytes.resize(info.ranks.size());
   // One thread that faults in, digests and writes keeps no disk busy.
   constexpr std::size_t most_ranks_at_a_time = 8;
+  expect_work(most_weight_bytes(*found.profiles.front().plan), ProgressListener::Unit::bytes);
+  ProgressListener* const listener = progress_listener();
   const auto write_one = [&](std::size_t r) {
+    const ProgressScope scope(listener);
     info.ranks[r] = write_rank(profiles, static_cast<int>(r), folder.path(), options, info);
   };
   in_parallel(info.ranks.size(), write_one, most_ranks_at_a_time);
@@ -329,7 +354,7 @@ std::string write_bundle(const Plan& plan, const BundleOptions& options) {
                               .weight = model.profiles[p].weight});
   const LoadedProfile& profile = model.profiles.front();
   const auto& [pipeline, device] = found.profiles.front();
-  const auto shown = show(options.progress, "writing " + options.out.string());
+  const Shown shown(options.progress, "writing " + options.out.string());
   const WriteOptions write{.out = options.out,
                            .model_name = model.options.file.filename(),
                            .force = options.force,

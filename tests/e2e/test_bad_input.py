@@ -176,6 +176,20 @@ class BadModelTest(BadInputTest):
         self.assert_refused(done, "rank0")
         self.assertEqual([path.name for path in self.tmp.iterdir()], ["model.onnx"])
 
+    def test_a_bundle_larger_than_the_disk_is_refused_before_it_is_written(self):
+        columns = shutil.disk_usage(self.tmp).free // 16  # twice as many bytes, in a file of holes
+        weight = TensorProto(name="w", data_type=TensorProto.FLOAT, dims=[8, columns])
+        weight.data_location = TensorProto.EXTERNAL
+        weight.external_data.add(key="location", value="weights")
+        product = helper.make_node("MatMul", ["x", "w"], ["y"], "product")
+        (self.tmp / "weights").touch()
+        os.truncate(self.tmp / "weights", 32 * columns)
+        model = model_of([product], [floats("x", 4, 8)], [floats("y", 4, columns)], [weight])
+        (self.tmp / "model.onnx").write_bytes(model.SerializeToString())
+        self.refuse_model(
+            None, "--out", "the bundle takes", "free", options=("--ngpus", 2, "--memory", "900000GiB")
+        )
+
     def test_results_that_cannot_be_written(self):
         onnx.save(small_model(), self.tmp / "model.onnx")
         with open("/dev/full", "w") as full:

@@ -212,5 +212,6 @@ class BundleTest(TemporaryFolderTest):
         autopar("partition", "--help")
         autopar(expect=2)
         autopar("partition", expect=2)
-        autopar("frobnicate", expect=2)
+        self.assertIn("autopar --help lists them", autopar("frobnicate", expect=2).stderr)
+        self.assertIn("did you mean 'partition'?", autopar("partiton", expect=2).stderr)
         autopar("run", "--dir", self.bundle, "--no-such-option", expect=2)

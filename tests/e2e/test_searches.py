@@ -138,7 +138,7 @@ class SearchesTest(TemporaryFolderTest):
             time.sleep(delay)
             process.send_signal(signal.SIGINT)
             output, error = process.communicate()
-        self.assertEqual(process.returncode, 0, error)
+        self.assertEqual(process.returncode, 130, error)
         self.assertIn("interrupted", error)
         return json.loads(output)["summary"]
 

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <thread>
 
+#include "base/progress.h"
+
 namespace autopar::assignment {
 
 Portfolio::Portfolio(const Subproblem& component, int threads, unsigned seed,
@@ -46,11 +48,20 @@ bool Portfolio::run(const Deadline& deadline, bool until_stuck, int rounds) {
     seconds_of_round_ = stopwatch.seconds();
     idle_rounds_ = cost() < before ? 0 : idle_rounds_ + 1;
     guide_searches();
+    tell_gap();
     if (until_stuck && relaxation_.is_stuck() &&
         idle_rounds_ >= parameters_.portfolio.most_idle_rounds)
       break;
   }
   return true;
+}
+
+void Portfolio::tell_gap() const {
+  if (choice().empty()) return;
+  const Patience& patience = component_.patience;
+  const double gap = static_cast<double>(cost() - bound()) + patience.gap_elsewhere;
+  const double whole = static_cast<double>(cost()) + patience.cost_elsewhere;
+  if (component_.is_root && whole > 0) note_gap(gap / whole);
 }
 
 void Portfolio::run_round(const Deadline& deadline) {

@@ -59,6 +59,8 @@ class Portfolio {
   const Subproblem& component() const { return component_; }
 
  private:
+  /// To whoever shows progress.
+  void tell_gap() const;
   void run_round(const Deadline& deadline);
   void take_what_was_found();
   void guide_searches();

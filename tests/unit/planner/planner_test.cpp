@@ -1,7 +1,9 @@
 #include "planner/planner.h"
 
+#include <atomic>
 #include <catch2/catch.hpp>
 #include <fstream>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <set>
 
@@ -31,15 +33,29 @@ std::vector<std::string> lines_of(const std::function<void()>& refused) {
   return {};
 }
 
-/// What was begun and not ended yet, and what was begun at all.
-struct Shown {
+/// What was begun and not ended yet, what was begun at all, and how far it came.
+struct Told {
+  struct Line final : ProgressListener {
+    explicit Line(Told& of) : told(of) { ++told.open; }
+    ~Line() override { --told.open; }
+    void expect(std::int64_t whole, Unit unit) override {
+      told.expected[unit] = whole;
+      told.unit = unit;
+    }
+    void note_done(std::int64_t more) override { told.done[told.unit] += more; }
+    void note_gap(double) override {}
+    Told& told;
+  };
+
   std::vector<std::string> begun;
   int open = 0;
+  ProgressListener::Unit unit = ProgressListener::Unit::nodes;
+  std::map<ProgressListener::Unit, std::int64_t> expected;
+  std::map<ProgressListener::Unit, std::atomic<std::int64_t>> done;  ///< by several threads
   Progress progress() {
     return [this](const std::string& what) {
       begun.push_back(what);
-      ++open;
-      return std::shared_ptr<void>(nullptr, [this](void*) { --open; });
+      return std::make_shared<Line>(*this);
     };
   }
 };
@@ -48,13 +64,13 @@ struct Shown {
 
 TEST_CASE("a model is loaded, planned and written, with progress told at each step") {
   const TemporaryFolder folder;
-  Shown shown;
+  Told progress;
   ModelOptions options = mlp;
-  options.progress = shown.progress();
+  options.progress = progress.progress();
   const Model model = load_model(options);
   CHECK(operators_without_kernel(model).empty());
 
-  const Plan found = plan(model, {.ngpus = 2, .progress = shown.progress()});
+  const Plan found = plan(model, {.ngpus = 2, .progress = progress.progress()});
   CHECK(found.summary().ranks == 2);
   CHECK(found.summary().stages == 1);
   CHECK(found.summary().proven_optimal);
@@ -64,7 +80,7 @@ TEST_CASE("a model is loaded, planned and written, with progress told at each st
   CHECK(found.summary().one_device_bytes > found.summary().weight_bytes);
 
   const std::string told =
-      write_bundle(found, {.out = folder / "bundle", .progress = shown.progress()});
+      write_bundle(found, {.out = folder / "bundle", .progress = progress.progress()});
   CHECK_THAT(told, StartsWith("mesh 2, device h200") && Contains("over all ranks"));
   const bundle::MetaInfo info = bundle::load_meta_info(folder / "bundle");
   CHECK(info.model == "model.onnx");
@@ -72,11 +88,15 @@ TEST_CASE("a model is loaded, planned and written, with progress told at each st
   CHECK(info.cost_seconds == found.summary().cost_seconds);
   CHECK(info.ranks.front().peak_bytes == found.summary().peak_bytes);
 
-  CHECK(shown.open == 0);
-  REQUIRE(shown.begun.size() == 3);
-  CHECK_THAT(shown.begun[0], StartsWith("reading "));
-  CHECK(shown.begun[1] == "searching for the best plan");
-  CHECK_THAT(shown.begun[2], StartsWith("writing "));
+  CHECK(progress.open == 0);
+  REQUIRE(progress.begun.size() == 3);
+  CHECK_THAT(progress.begun[0], StartsWith("reading "));
+  CHECK(progress.begun[1] == "searching for the best plan");
+  CHECK_THAT(progress.begun[2], StartsWith("writing "));
+  using Unit = ProgressListener::Unit;
+  CHECK(progress.expected[Unit::nodes] > 0);
+  CHECK(progress.done[Unit::nodes] == progress.expected[Unit::nodes]);
+  CHECK(progress.done[Unit::bytes] >= progress.expected[Unit::bytes]);
 }
 
 TEST_CASE("what is assumed of shapes is told by the model, its plan and its bundle") {

@@ -2,6 +2,7 @@
 #include <span>
 
 #include "base/problems.h"
+#include "base/progress.h"
 #include "graph/contrib/operator_table.h"
 #include "graph/onnx/import/import_assuming.h"
 #include "graph/onnx/import/import_node.h"
@@ -280,13 +281,16 @@ Imported import_bound(const ToImport& what, const BoundInputs& bound,
   add_initializers(proto, scope);
   TailNodes tail;
   RefusedNodes refused;
-  for (const auto* node : nodes)
+  expect_work(std::ssize(nodes), ProgressListener::Unit::nodes);
+  for (const auto* node : nodes) {
+    note_done(1);
     refused.try_node(*node, [&] {
       if (what.leaves_tail)
         import_or_leave(*node, scope, tail);
       else
         import_node(*node, scope);
     });
+  }
   contradicted = contradicted_outputs(proto, bound, scope);
   refused.throw_if_any(model.where);
   return finished(std::move(tail), scope);
