@@ -41,7 +41,8 @@ struct EndOfModel {
 
 void print_model(const graph::ModelOverview& model, const EndOfModel& end, bool json) {
   if (json) {
-    nlohmann::json whole{{"producer", model.producer},
+    nlohmann::json whole{{"version", 1},
+                         {"producer", model.producer},
                          {"ir_version", model.ir_version},
                          {"opsets", model.opsets},
                          {"inputs", ports_json(model.inputs)},

@@ -210,6 +210,7 @@ struct RunCommand {
     const double seconds = median(result.run_seconds);
     if (json) {
       nlohmann::json measured{
+          {"version", 1},
           {"ranks", session.num_ranks()},
           {"repeat", result.run_seconds.size()},
           {"seconds", seconds},

@@ -176,7 +176,8 @@ PlanComparison compare_plans(const PlanFile& a, const PlanFile& b) {
 
 std::string comparison_json(const PlanFile& a, const PlanFile& b,
                             const PlanComparison& comparison) {
-  json result = {{"a", side_json(a)},
+  json result = {{"version", 1},
+                 {"a", side_json(a)},
                  {"b", side_json(b)},
                  {"same_plan", comparison.is_same_plan()},
                  {"operators_compared", comparison.operators_compared},

@@ -273,7 +273,8 @@ Explanation explain_operator(std::span<const Profile> profiles, const JointPlan&
 
 std::string explanation_json(const Graph& graph, const Explanation& explanation) {
   const graph::Node& node = graph.node(explanation.node);
-  return json{{"operator", node.name},
+  return json{{"version", 1},
+              {"operator", node.name},
               {"op_type", qualified_op_type(node)},
               {"plan_seconds", explanation.plan_seconds},
               {"plan_lower_bound_seconds", explanation.plan_lower_bound_seconds},

@@ -1,5 +1,5 @@
-"""The JSON schemas of plan.json and of device files: they accept what autopar writes, refuse what it
-refuses, and know every field."""
+"""The JSON schemas of plan.json, of device files and of what --json prints: they accept what autopar
+writes, refuse what it refuses, and know every field."""
 
 import json
 import unittest
@@ -26,7 +26,7 @@ RATES = [{"operations": 1e5, "rate": 2e10}, {"operations": 1e9, "rate": 9e10}]
 
 
 def schema(name):
-    loaded = json.loads((SOURCE / "lib" / name).read_text())
+    loaded = json.loads((SOURCE / name).read_text())
     jsonschema.Draft202012Validator.check_schema(loaded)
     return jsonschema.Draft202012Validator(loaded)
 
@@ -38,7 +38,7 @@ def without(document, field):
 class PlanSchemaTest(TemporaryFolderTest):
     def setUp(self):
         super().setUp()
-        self.schema = schema("plan/plan.schema.json")
+        self.schema = schema("lib/plan/plan.schema.json")
 
     def plan(self, *options):
         return json.loads(autopar("plan", *options, "--json").stdout)
@@ -81,7 +81,7 @@ class PlanSchemaTest(TemporaryFolderTest):
 class DeviceSchemaTest(TemporaryFolderTest):
     def setUp(self):
         super().setUp()
-        self.schema = schema("cost/device.schema.json")
+        self.schema = schema("lib/cost/device.schema.json")
 
     def is_accepted(self, device):
         """Whether autopar accepts it; the schema must agree."""
@@ -148,6 +148,46 @@ class DeviceSchemaTest(TemporaryFolderTest):
         told = autopar("plan", *MLP, "--ngpus", 2, "--device", file, expect=1).stderr
         named = told.split("it may be ")[1].strip().split(", ")
         self.assertEqual(sorted(named), sorted(self.schema.schema["properties"]))
+
+
+class PrintedTest(TemporaryFolderTest):
+    """What commands print with --json."""
+
+    def printed(self, name, *arguments):
+        told = json.loads(autopar(*arguments, "--json").stdout)
+        self.assertEqual(told["version"], 1)
+        schema(name).validate(told)
+        with self.assertRaises(jsonschema.ValidationError):
+            schema(name).validate(without(told, "version"))
+        return told
+
+    def test_of_a_bundle(self):
+        for model, options in ((MLP[0], MLP[1:]), (PROFILES[0], PROFILES[1:])):
+            out = self.tmp / model.parent.name
+            self.printed(
+                "apps/autopar/partition.schema.json", "partition", model, *options, "--ngpus", 2, "--out", out
+            )
+            run = ("run", "--dir", out, "--random-inputs", 1)
+            self.printed("apps/autopar/run.schema.json", *run, "--repeat", 2)
+            self.printed("apps/autopar/verify.schema.json", "verify", model, out)
+            told = json.loads(autopar("inspect", out, "--json").stdout)
+            schema("lib/bundle/meta-info.schema.json").validate(told)
+
+    def test_of_models(self):
+        for name in ("mlp-dynamo", "detector-yolo", "t5-merged"):
+            self.printed("apps/autopar/inspect.schema.json", "inspect", MODELS / name / "model.onnx")
+
+    def test_of_plans(self):
+        for options in (MLP, PROFILES):
+            explain = ("plan", *options, "--ngpus", 2, "--explain", "*")
+            self.printed("lib/search/explanation.schema.json", *explain)
+        files = []
+        for search in ("ilp", "recursive"):
+            files.append(self.tmp / f"{search}.json")
+            done = autopar("plan", *MLP, "--ngpus", 2, "--search", search, "--json")
+            files[-1].write_text(done.stdout)
+        self.printed("lib/plan/comparison.schema.json", "plan", "--compare", *files)
+
 
 
 if __name__ == "__main__":
