@@ -5,6 +5,7 @@
 #include "commands.h"
 #include "device_choice.h"
 #include "launch.h"
+#include "log.h"
 #include "planner/calibration.h"
 #include "progress.h"
 
@@ -22,7 +23,7 @@ struct CalibrateCommand {
     options.launch = launching.checked();
     const std::optional<std::string> told = planner::calibrate(options);
     if (!told) return;
-    fmt::print(stderr, "{}", *told);
+    tell(*told);
     fmt::print("{}\n", options.out.string());
   }
 };

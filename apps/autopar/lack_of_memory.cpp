@@ -6,6 +6,7 @@
 #include <new>
 
 #include "base/out_of_memory.h"
+#include "base/process_name.h"
 
 namespace autopar {
 
@@ -28,7 +29,7 @@ const char* text_of(const std::exception& error) {
   } catch (const std::bad_alloc& error) {
     end_with_error(text_of(error));
   } catch (const std::exception& error) {
-    std::fprintf(stderr, "error: internal error: %s\n", error.what());
+    std::fprintf(stderr, "error: %sinternal error: %s\n", process_name(), error.what());
   } catch (...) {
   }
   // An exception that did not get out of a function is not always there to be caught.
@@ -54,7 +55,7 @@ void end_in_one_line_without_memory() {
 }
 
 int fail_for_memory(const std::exception& error) {
-  std::fprintf(stderr, "error: %s\n", text_of(error));
+  std::fprintf(stderr, "error: %s%s\n", process_name(), text_of(error));
   return 1;
 }
 

@@ -14,12 +14,16 @@ struct LaunchChoice {
   std::string rendezvous;  ///< HOST:PORT
   std::string secret_file;
   bool tls = false;
+  std::string launcher = "auto";
   double timeout_seconds = 30;
 
   void add_to(CLI::App& command);
-  void add_timeout_to(CLI::App& command);
-  /// Throws Error where the timeout is no time.
+  /// Throws Error where the timeout is no time or the launcher none.
   runtime::LaunchOptions checked() const;
 };
+
+/// For the log: the rank of this process where the command, which has been parsed, runs ranks and
+/// seems to be one of several.
+std::optional<int> presumed_rank(const CLI::App& command);
 
 }  // namespace autopar

@@ -1,4 +1,4 @@
-#include <spdlog/sinks/stdout_color_sinks.h>
+#include <fmt/format.h>
 #include <spdlog/spdlog.h>
 #include <unistd.h>
 
@@ -13,9 +13,12 @@
 #include <system_error>
 
 #include "base/problems.h"
+#include "base/process_name.h"
 #include "base/text.h"
 #include "commands.h"
 #include "lack_of_memory.h"
+#include "launch.h"
+#include "log.h"
 
 namespace {
 
@@ -67,6 +70,14 @@ int run_command(int argc, char** argv) {
   autopar::add_verify_command(app);
   autopar::add_inspect_command(app);
   autopar::add_calibrate_command(app);
+  autopar::LogChoice log;
+  log.add_to(app);
+  for (CLI::App* command : app.get_subcommands({})) log.add_to(*command);
+  app.parse_complete_callback([&] {
+    if (const auto rank = autopar::presumed_rank(*app.get_subcommands().front()))
+      autopar::set_process_name(fmt::format("[rank {}] ", *rank));
+    log.start();
+  });
   if (argc > 1 && argv[1][0] != '-' && tells_unknown_command(app, argv[1])) return wrong_usage;
   try {
     app.parse(argc, argv);
@@ -89,8 +100,7 @@ int main(int argc, char** argv) {
   use_short_waits(argv);
   autopar::end_in_one_line_without_memory();
   try {
-    spdlog::set_default_logger(spdlog::stderr_color_mt("autopar"));
-    spdlog::set_pattern("%^%l%$: %v");
+    autopar::start_log();
     return run_command(argc, argv);
   } catch (const std::bad_alloc& error) {
     return autopar::fail_for_memory(error);

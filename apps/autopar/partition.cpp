@@ -7,6 +7,7 @@
 #include <string>
 
 #include "commands.h"
+#include "log.h"
 #include "model_options.h"
 #include "progress.h"
 
@@ -36,7 +37,7 @@ struct PartitionCommand {
     const planner::Plan found = planner::plan(loaded, plan);
     const std::string told = planner::write_bundle(found, bundle);
     if (json) return print_json(found);
-    fmt::print(stderr, "{}", told);
+    tell(told);
     fmt::print("{}\n", bundle.out.string());
   }
 

@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <utility>
 
+#include "log.h"
 #include "planner/summary.h"
 
 namespace autopar {
@@ -30,7 +31,7 @@ std::string bar_of(std::int64_t done, std::int64_t whole, int second) {
 }  // namespace
 
 ProgressLine::ProgressLine(std::string what) : what_(std::move(what)) {
-  if (isatty(STDERR_FILENO)) thread_ = std::thread([this] { show(); });
+  if (isatty(STDERR_FILENO) && tells_on_standard_error()) thread_ = std::thread([this] { show(); });
 }
 
 ProgressLine::~ProgressLine() {

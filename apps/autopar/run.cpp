@@ -14,6 +14,7 @@
 #include "device_choice.h"
 #include "input_options.h"
 #include "launch.h"
+#include "log.h"
 #include "model_options.h"
 #include "planner/shape_source.h"
 #include "planner/summary.h"
@@ -203,7 +204,7 @@ struct RunCommand {
     for (const double share : runtime::idle_shares(result.spans))
       shares += fmt::format("{} rank {} {:.0f} %", shares.empty() ? "" : ",",
                             std::ranges::count(shares, '%'), 100 * share);
-    fmt::print(stderr, "bubbles:{}\n", shares);
+    tell("bubbles:" + shares);
   }
 
   void report(const runtime::Session& session, const runtime::RunResult& result) const {
@@ -227,13 +228,12 @@ struct RunCommand {
       fmt::print("{}\n", measured.dump(2));
       return;
     }
-    fmt::print(stderr, "{} rank(s), {} a run, arena {} on the fullest rank\n", session.num_ranks(),
-               in_seconds(seconds), in_bytes(std::ranges::max(result.arena_bytes)));
+    tell(fmt::format("{} rank(s), {} a run, arena {} on the fullest rank", session.num_ranks(),
+                     in_seconds(seconds), in_bytes(std::ranges::max(result.arena_bytes))));
     if (!result.tail_seconds.empty())
-      fmt::print(stderr, "and {} for the tail on rank 0's host\n",
-                 in_seconds(median(result.tail_seconds)));
-    fmt::print(stderr, "communication of a run, over all ranks:\n{}",
-               collectives_table(result.collectives));
+      tell(fmt::format("and {} for the tail on rank 0's host",
+                       in_seconds(median(result.tail_seconds))));
+    tell("communication of a run, over all ranks:\n" + collectives_table(result.collectives));
     for (const runtime::ModelPort& output : session.outputs()) {
       fmt::print("{} {} {}\n", output.name, name_of(output.type),
                  graph::to_string(result.outputs.at(output.name).shape()));

@@ -16,11 +16,11 @@
 #include "device_choice.h"
 #include "input_options.h"
 #include "launch.h"
+#include "log.h"
 #include "model_options.h"
 #include "planner/independent_rows.h"
 #include "planner/shape_source.h"
 #include "planner/structure.h"
-#include "runtime/comm/mpi_launch.h"
 #include "runtime/session.h"
 #include "serving/lasting_session.h"
 #include "serving/model_server.h"
@@ -113,16 +113,16 @@ struct ServeCommand {
       joiner->check();
     }
     const InterruptionGuard guard;
-    fmt::print(stderr, "serving '{}' at http://{}\n", model.name, server.place());
+    tell(fmt::format("serving '{}' at http://{}", model.name, server.place()));
     server.run(session, joiner ? &*joiner : nullptr, was_interrupted);
     session.get().end_lead();
   }
 
-  /// Who ends mpirun ends rank 0 by that, which ends the others in order.
+  /// Who ends a launcher ends rank 0 by that, which ends the others in order.
   void follow(runtime::Session& session) const {
     session.load();
     std::optional<InterruptionGuard> guard;
-    if (launching.rendezvous.empty() && runtime::started_by_launcher()) guard.emplace();
+    if (!launching.rank) guard.emplace();
     session.follow();
   }
 

@@ -30,14 +30,16 @@ struct VerifyCommand {
 
   void run() const {
     runtime::NamedTensors tensors;
+    runtime::LaunchOptions launch;
     Problems problems;
+    problems.collect([&] { launch = launching.checked(); });
     problems.collect([&] { check_threads(device.threads); });
     if (tolerance && !(*tolerance >= 0)) problems.add("--tolerance {}: give 0 or more", *tolerance);
     problems.collect([&] { tensors = load_inputs(); });
     problems.throw_if_any();
 
-    const auto verification = planner::verify(
-        model, dir, tensors, {.device = device, .launch = launching.checked()}, expected);
+    const auto verification =
+        planner::verify(model, dir, tensors, {.device = device, .launch = launch}, expected);
     if (verification) report(*verification);
   }
 
@@ -116,7 +118,7 @@ void add_verify_command(CLI::App& app) {
       "with bfloat16)");
   sub->add_option("--threads", command->device.threads,
                   "Threads a rank (default: cores over local ranks)");
-  command->launching.add_timeout_to(*sub);
+  command->launching.add_to(*sub);
   sub->add_flag("--json", command->json, "Print errors, tolerance and verdict as JSON");
   sub->callback([command] { command->run(); });
 }

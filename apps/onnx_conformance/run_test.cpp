@@ -97,7 +97,7 @@ void run_forced(const OnnxTest& test, const DataSet& data, const graph::Graph& g
       graph, {}, {plan::one_stage_plan(graph, std::move(solved.plan)), std::move(solved.report)},
       device, {bundle, "model.onnx", false});
   const runtime::RunResult result =
-      runtime::Session(bundle, {.device = options.device, .launch = {.uses_mpi = false}})
+      runtime::Session(bundle, {.device = options.device, .launch = {.launcher = "none"}})
           .run(inputs_of(graph, data));
   check_outputs(test, data, result.outputs);
   if (bundle::to_json(result.collectives) != bundle::to_json(written.profiles.front().collectives))

@@ -5,6 +5,8 @@
 #include <cstdio>
 #include <cstring>
 
+#include "base/process_name.h"
+
 namespace autopar {
 namespace {
 
@@ -54,7 +56,7 @@ OutOfMemory::OutOfMemory(const char* library) noexcept {
 const char* OutOfMemory::last() noexcept { return last_text.data(); }
 
 void end_with_error(const char* what) noexcept {
-  for (const char* part : {"error: ", what, "\n"})
+  for (const char* part : {"error: ", process_name(), what, "\n"})
     if (::write(STDERR_FILENO, part, std::strlen(part)) < 0) break;
   ::_exit(1);
 }

@@ -151,11 +151,12 @@ std::string text_of(const cost::DeviceModel& fitted, const std::vector<cost::Fit
 
 std::optional<std::string> calibrate(const CalibrationOptions& options) {
   const int wanted = wanted_ranks(options);
+  const bool are_given = options.ranks > 0 || !options.mesh.empty();
   runtime::Ranks started = runtime::launch_ranks(
       options.launch, {.count = wanted,
+                       .is_given = are_given,
                        .what = fmt::format("--mesh {}", to_string(mesh_of(options, wanted))),
                        .digest = [] { return "calibrate"; }});
-  const bool are_given = options.ranks > 0 || !options.mesh.empty();
   const int number = are_given ? wanted : started.world_size();
   const sharding::DeviceMesh mesh = mesh_of(options, number);
   started.run_as_rank([&](runtime::HostCommunicator& world, const runtime::LocalRanks&) {

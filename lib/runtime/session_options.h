@@ -23,23 +23,26 @@ struct DeviceOptions {
   bool host_collectives = false;
 };
 
-/// Which ranks this process runs, and how it finds the others.
+/// Which ranks this process runs, and how it finds the others. With neither `rank` nor
+/// `rendezvous`, the environment tells: one rank where a launcher has started several processes
+/// (docs/running.md), else all ranks, in this process.
 struct LaunchOptions {
-  /// With `rendezvous`: the only rank of this process.
+  /// The only rank of this process; with `rendezvous` or the environment's AUTOPAR_RENDEZVOUS.
   std::optional<int> rank = {};
   /// HOST:PORT, or [ADDRESS]:PORT for IPv6, on rank 0's machine, where it listens and the others
-  /// connect. Empty: one rank of MPI's under mpirun or srun, else all ranks, in this process.
+  /// connect. Empty: the environment's AUTOPAR_RENDEZVOUS, else as the launcher tells.
   std::string rendezvous = {};
-  /// With `rendezvous`: a file of the secret that the ranks prove to each other that they know.
+  /// Where ranks meet: a file of the secret that the ranks prove to each other that they know.
   /// Empty: the environment's AUTOPAR_SECRET, else the bundle's own.
   std::string secret_file = {};
-  /// With `rendezvous`: what goes between ranks is encrypted by TLS. The same in each process.
+  /// Where ranks meet: what goes between ranks is encrypted by TLS. The same in each process.
   bool tls = false;
   /// How long a rank may show no sign that it works before the others give it up; the same in each
   /// process.
   std::chrono::milliseconds timeout = std::chrono::seconds(30);
-  /// Whether a process that mpirun or srun has started is one rank of several.
-  bool uses_mpi = true;
+  /// Whose variables of the environment are looked at: "torchrun", "mpi", "slurm" or "kubernetes";
+  /// "auto" for any, "none" for all ranks in this process.
+  std::string launcher = "auto";
 };
 
 /// By model input; global.

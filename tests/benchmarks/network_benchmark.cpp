@@ -34,11 +34,9 @@ std::uint16_t free_port() {
 }
 
 Ranks meet(int rank, std::uint16_t port, bool encrypts) {
-  return launch_ranks({.rank = rank,
-                       .rendezvous = fmt::format("127.0.0.1:{}", port),
-                       .tls = encrypts,
-                       .uses_mpi = false},
-                      {.count = 2, .what = "the benchmark", .digest = [] { return "benchmark"; }});
+  return launch_ranks(
+      {.rank = rank, .rendezvous = fmt::format("127.0.0.1:{}", port), .tls = encrypts},
+      {.count = 2, .what = "the benchmark", .digest = [] { return "benchmark"; }});
 }
 
 double seconds_of(const std::function<void()>& work) {

@@ -3,14 +3,15 @@
 #include <fmt/format.h>
 
 #include "base/error.h"
-#include "runtime/comm/mpi_launch.h"
+#include "runtime/comm/launcher.h"
 #include "unit/runtime/pipeline_bundle.h"
 
 int main() {
   using namespace autopar;
   using namespace autopar::runtime;
   try {
-    if (!started_by_launcher()) fail("this is one rank of six: start it by mpirun");
+    if (!presumed_rank(process_surroundings(), {.launcher = "mpi"}))
+      fail("this is one rank of six: start it by mpirun");
     const testing::PipelineBundle bundle;  // each rank has one, as on machines of their own
     std::mt19937 random(8);
     const NamedTensors inputs = testing::random_batch(random);

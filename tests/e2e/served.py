@@ -29,7 +29,7 @@ class ServedTest(TemporaryFolderTest):
         """The process, and where it listens."""
         process = self.start("--listen", "127.0.0.1:0", *options)
         line = process.stderr.readline()
-        self.assertRegex(line, rf"^serving '{self.bundle.name}' at http://127.0.0.1:\d+\n$")
+        self.assertRegex(line, rf"^(\[rank 0\] )?serving '{self.bundle.name}' at http://127.0.0.1:\d+\n$")
         return process, re.search(r"127.*:\d+", line)[0]
 
     def until_ready(self, place):

@@ -367,13 +367,14 @@ class SmallTailTest(TailTest):
             self.assertRegex(failed.stderr, "tail.onnx: .*Reshape.*48|Reshape")
         errors = [line for line in failed.stderr.splitlines() if line.startswith("error")]
         self.assertEqual(len(errors), 2, failed.stderr)
-        self.assertEqual(sum("error: rank 0 failed: " in line for line in errors), 1, failed.stderr)
+        self.assertEqual(sum("error: [rank 1] rank 0 failed: " in line for line in errors), 1, failed.stderr)
         # Nobody waits for the timeout, which no test would live to see.
         for rank, (code, said) in enumerate(self.meet(2, options, "--timeout", "100000",
                                                       "--output-dir", self.tmp / "none")):
             self.assertEqual(code, 1, said)
             self.assertEqual(len(said.splitlines()), 1, said)
-            self.assertRegex(said, "^error: rank 0 failed: .*Reshape" if rank else "^error: .*Reshape")
+            cause = "rank 0 failed: " if rank else ""
+            self.assertRegex(said, rf"^error: \[rank {rank}\] {cause}.*Reshape")
             self.assertFalse((self.tmp / "none").exists() and list((self.tmp / "none").iterdir()))
         np.save(self.tmp / "target.npy", np.array([4, 12]))
         autopar("run", "--dir", self.bundle, *options, "--output-dir", self.tmp / "out")

@@ -61,7 +61,7 @@ void run_in_two(const graph::Graph& graph, search::SolvedPlan solved,
   planner::write_bundle(
       graph, {}, {plan::one_stage_plan(graph, std::move(solved.plan)), std::move(solved.report)},
       device, {bundle, "model.onnx", false});
-  runtime::Session(bundle, {.device = {.threads = 1}, .launch = {.uses_mpi = false}}).run(inputs);
+  runtime::Session(bundle, {.device = {.threads = 1}, .launch = {.launcher = "none"}}).run(inputs);
 }
 
 /// The same for the same file each time.

@@ -115,10 +115,8 @@ void run(HostCommunicator& world) {
 int be_rank(int rank, int ranks, std::uint16_t port) {
   try {
     const auto begin = std::chrono::steady_clock::now();
-    const LaunchOptions options{.rank = rank,
-                                .rendezvous = fmt::format("127.0.0.1:{}", port),
-                                .timeout = 10min,
-                                .uses_mpi = false};
+    const LaunchOptions options{
+        .rank = rank, .rendezvous = fmt::format("127.0.0.1:{}", port), .timeout = 10min};
     Ranks world = launch_ranks(
         options, {.count = ranks, .what = "the test", .digest = [] { return "many ranks"; }});
     const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;

@@ -7,10 +7,6 @@
 
 namespace autopar::runtime {
 
-/// Whether a launcher (mpirun, srun) started this process as one rank of several, as the
-/// environment tells, without initialising MPI.
-bool started_by_launcher();
-
 /// Initialises MPI, by the plugin 'mpi', and gives the world. MPI is finalised when the world goes,
 /// unless an exception unwinds it: a process that ends without finalising makes the launcher end
 /// the others, where a finalisation would wait for them. MPI's errors become Error.

@@ -1,5 +1,6 @@
 #include "runtime/comm/network.h"
 
+#include <arpa/inet.h>
 #include <linux/sockios.h>
 #include <netdb.h>
 #include <netinet/in.h>
@@ -29,6 +30,21 @@ std::string with_port(const std::string& host, const std::string& port) {
 
 const sockaddr* as_sockaddr(const SocketAddress& address) {
   return reinterpret_cast<const sockaddr*>(&address.storage);
+}
+
+/// Whether a host is told by its address; of IPv6 ones a scope may follow.
+bool is_number(const std::string& host) {
+  in6_addr place{};
+  const std::string without_scope = host.substr(0, host.find('%'));
+  return inet_pton(AF_INET, host.c_str(), &place) == 1 ||
+         inet_pton(AF_INET6, without_scope.c_str(), &place) == 1;
+}
+
+bool is_loopback(const SocketAddress& address) {
+  if (address.storage.ss_family == AF_INET6)
+    return IN6_IS_ADDR_LOOPBACK(&reinterpret_cast<const sockaddr_in6&>(address.storage).sin6_addr);
+  const auto& place = reinterpret_cast<const sockaddr_in&>(address.storage);
+  return ntohl(place.sin_addr.s_addr) >> 24 == IN_LOOPBACKNET;
 }
 
 template <typename Result>
@@ -200,6 +216,20 @@ std::vector<SocketAddress> resolve(const Endpoint& endpoint) {
     address.length = each->ai_addrlen;
   }
   return addresses;
+}
+
+std::vector<SocketAddress> listening_addresses(const Endpoint& endpoint,
+                                               std::vector<SocketAddress> resolved) {
+  const bool is_meant = is_number(endpoint.host) || endpoint.host == "localhost";
+  if (is_meant || std::ranges::none_of(resolved, is_loopback)) return resolved;
+  SocketAddress any;
+  auto& place = reinterpret_cast<sockaddr_in&>(any.storage);
+  place = {.sin_family = AF_INET,
+           .sin_port = htons(endpoint.port),
+           .sin_addr = {.s_addr = htonl(INADDR_ANY)},
+           .sin_zero = {}};
+  any.length = sizeof place;
+  return {any};
 }
 
 Network& system_network() {

@@ -36,6 +36,11 @@ std::string to_string(const Endpoint& endpoint);
 /// Throws Error for a host that is not known.
 std::vector<SocketAddress> resolve(const Endpoint& endpoint);
 
+/// Where rank 0 listens. Its machine may know its own name as 127.0.1.1, which others do not reach:
+/// then at all of its addresses. `resolved`: the endpoint's.
+std::vector<SocketAddress> listening_addresses(const Endpoint& endpoint,
+                                               std::vector<SocketAddress> resolved);
+
 /// Which end of a connection.
 enum class Side { listens, connects };
 

@@ -1,5 +1,6 @@
 #include "runtime/comm/ranks.h"
 
+#include <spdlog/spdlog.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -15,6 +16,7 @@
 #include "base/error.h"
 #include "base/work_signs.h"
 #include "bundle/secret_file.h"
+#include "runtime/comm/launcher.h"
 #include "runtime/comm/mpi_launch.h"
 #include "runtime/comm/open_files.h"
 #include "runtime/comm/tcp_communicator.h"
@@ -55,7 +57,7 @@ class QuietListener final : public WorkListener {
 };
 
 /// HOST:PORT; an IPv6 address has brackets.
-Endpoint parse_endpoint(const std::string& text) {
+Endpoint parse_endpoint(const std::string& label, const std::string& text) {
   const std::size_t colon = text.rfind(':');
   std::string host = text.substr(0, colon);
   const std::string port = colon == std::string::npos ? "" : text.substr(colon + 1);
@@ -67,12 +69,13 @@ Endpoint parse_endpoint(const std::string& text) {
   const char* const end = port.data() + port.size();
   const auto [rest, error] = std::from_chars(port.data(), end, number);
   if (!is_host || error != std::errc() || rest != end || number == 0)
-    fail("--rendezvous {}: give HOST:PORT, or [ADDRESS]:PORT for IPv6; ports are 1 to 65535", text);
+    fail("{} {}: give HOST:PORT, or [ADDRESS]:PORT for IPv6; ports are 1 to 65535", label, text);
   return {.host = host, .port = number};
 }
 
 /// What all ranks know: from the file that is given, the environment, or the bundle.
-std::string secret_of(const LaunchOptions& options, const ExpectedRanks& expected) {
+std::string secret_of(const LaunchOptions& options, const ExpectedRanks& expected,
+                      const std::string& place) {
   if (!options.secret_file.empty()) return bundle::read_secret(options.secret_file);
   if (const char* const secret = std::getenv("AUTOPAR_SECRET")) {
     bundle::check_secret(secret, "AUTOPAR_SECRET");
@@ -80,10 +83,37 @@ std::string secret_of(const LaunchOptions& options, const ExpectedRanks& expecte
   }
   if (expected.secret_file.empty())
     fail(
-        "--rendezvous {}: ranks prove to each other that they know a secret; give all the same "
+        "ranks that meet at {} prove to each other that they know a secret; give all the same "
         "with AUTOPAR_SECRET or --secret-file",
-        options.rendezvous);
+        place);
   return bundle::read_secret(expected.secret_file);
+}
+
+std::unique_ptr<HostCommunicator> meet_others(const LaunchedRank& launched,
+                                              const LaunchOptions& options,
+                                              const ExpectedRanks& expected) {
+  const int size = launched.size.value_or(expected.count);
+  if (size > 1) provide_open_files(size);
+  const std::string label = options.rendezvous.empty() ? "the rendezvous" : "--rendezvous";
+  return make_tcp_communicator({.rank = launched.rank,
+                                .size = size,
+                                .meeting_point = parse_endpoint(label, launched.rendezvous),
+                                .bundle_digest = expected.digest(),
+                                .secret = secret_of(options, expected, launched.rendezvous),
+                                .timeout = options.timeout,
+                                .run_timeout = {},
+                                .network = options.tls ? &tls_network() : &system_network()});
+}
+
+std::unique_ptr<HostCommunicator> connect_by_mpi(const LaunchedRank& launched,
+                                                 std::chrono::milliseconds timeout) {
+  auto world = make_mpi_communicator(timeout);
+  if (launched.size && world->size() != *launched.size)
+    fail(
+        "{} has started {} processes, but MPI knows of {}: it is another MPI than autopar's; set "
+        "AUTOPAR_RENDEZVOUS=HOST:PORT to meet without MPI",
+        launched.launcher, *launched.size, world->size());
+  return world;
 }
 
 }  // namespace
@@ -147,36 +177,20 @@ void Ranks::abort() noexcept {
 }
 
 Ranks launch_ranks(const LaunchOptions& options, const ExpectedRanks& expected) {
-  const bool has_rendezvous = !options.rendezvous.empty();
-  if (has_rendezvous && !options.rank)
-    fail("--rendezvous {}: give --rank too, this process's own", options.rendezvous);
-  if (options.tls && !has_rendezvous)
+  const bool is_given = expected.is_given || options.rank;
+  const std::optional<LaunchedRank> launched =
+      find_launch(process_surroundings(), options,
+                  {.what = expected.what,
+                   .ranks = is_given ? std::optional<int>(expected.count) : std::nullopt});
+  const bool meets = launched && !launched->rendezvous.empty();
+  if (options.tls && !meets)
     fail(
         "--tls: encrypts what goes between ranks that meet at --rendezvous HOST:PORT; ranks of one "
         "process send nothing, and MPI does not encrypt");
-  const int rank = options.rank.value_or(0);
-  if (rank < 0 || rank >= expected.count)
-    fail("--rank {}: {} has ranks 0 to {}", rank, expected.what, expected.count - 1);
-  if (options.rank && !has_rendezvous && expected.count > 1)
-    fail(
-        "--rank {}: one rank cannot run alone; leave --rank out, or start all {} ranks with "
-        "--rendezvous HOST:PORT or mpirun",
-        rank, expected.count);
-  if (has_rendezvous) {
-    if (expected.count > 1) provide_open_files(expected.count);
-    return Ranks::one_of(
-        make_tcp_communicator({.rank = rank,
-                               .size = expected.count,
-                               .meeting_point = parse_endpoint(options.rendezvous),
-                               .bundle_digest = expected.digest(),
-                               .secret = secret_of(options, expected),
-                               .timeout = options.timeout,
-                               .run_timeout = {},
-                               .network = options.tls ? &tls_network() : &system_network()}));
-  }
-  if (options.uses_mpi && started_by_launcher())
-    return Ranks::one_of(make_mpi_communicator(options.timeout));
-  return Ranks::in_threads(expected.count, options.timeout);
+  if (!launched) return Ranks::in_threads(expected.count, options.timeout);
+  if (!launched->launcher.empty()) spdlog::info("{}", to_string(*launched));
+  return Ranks::one_of(meets ? meet_others(*launched, options, expected)
+                             : connect_by_mpi(*launched, options.timeout));
 }
 
 }  // namespace autopar::runtime

@@ -65,6 +65,8 @@ class Ranks {
 /// What ranks that meet must have in common.
 struct ExpectedRanks {
   int count = 1;
+  /// Whether these must be so many; else as many as a launcher has started, where one has.
+  bool is_given = true;
   std::string what;                        ///< that has so many ranks, for messages
   std::function<std::string()> digest;     ///< of what they are to do; asked at a rendezvous alone
   std::filesystem::path secret_file = {};  ///< unless another secret is given; may be empty

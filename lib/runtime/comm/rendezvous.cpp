@@ -158,7 +158,11 @@ Meeting meet_as_first(const Rendezvous& rendezvous, const std::shared_ptr<Introd
   Meeting meeting{
       .self = self, .listener = std::move(listener), .addresses = {}, .connections = {}};
   for (std::size_t rank = 0; rank < peers.size(); ++rank) {
-    if (rank > 0) reply(peers[rank].socket, head, std::as_bytes(std::span(addresses)));
+    if (rank > 0) {
+      // Rank 0 may listen at several addresses: each rank is told the one that it has reached.
+      addresses.front() = wire_address(local_address(peers[rank].socket));
+      reply(peers[rank].socket, head, std::as_bytes(std::span(addresses)));
+    }
     meeting.addresses.push_back(socket_address(addresses[rank]));
     meeting.connections.push_back(std::move(peers[rank].socket));
   }
@@ -236,14 +240,26 @@ std::string try_first(const Rendezvous& rendezvous, const Introduction& self,
   return {};
 }
 
-/// Rank 0 may be started later than the others.
+/// What is wrong with the name; empty where nothing is.
+std::string try_resolve(const Endpoint& endpoint, std::vector<SocketAddress>& addresses) {
+  try {
+    addresses = resolve(endpoint);
+    return {};
+  } catch (const Error& error) {
+    return error.what();
+  }
+}
+
+/// Rank 0 may be started later than the others, and where it is a container or a pod its host's
+/// name is not known before.
 ToFirst connect_to_first(const Rendezvous& rendezvous, const Introduction& self) {
   Network& network = *rendezvous.network;
-  const std::vector<SocketAddress> addresses = resolve(rendezvous.meeting_point);
   const Deadline deadline = network.now() + rendezvous.timeout;
+  std::vector<SocketAddress> addresses;
   std::string wrong;
   while (true) {
     ToFirst made;
+    if (addresses.empty()) wrong = try_resolve(rendezvous.meeting_point, addresses);
     for (const SocketAddress& address : addresses) {
       const std::string now_wrong = try_first(rendezvous, self, address, deadline, made);
       if (now_wrong.empty()) return made;

@@ -49,7 +49,7 @@ SocketAddress peer_address(const Socket& socket) {
 
 Socket listen_at(Network& network, const Endpoint& endpoint) {
   int error = 0;
-  for (const SocketAddress& address : resolve(endpoint)) {
+  for (const SocketAddress& address : listening_addresses(endpoint, resolve(endpoint))) {
     const int made = network.listen(address);
     if (made >= 0) return {network, made};
     error = -made;

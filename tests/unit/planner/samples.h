@@ -94,7 +94,7 @@ inline std::string outputs_of(const Sample& sample, const std::filesystem::path&
   runtime::SessionOptions options;
   options.device.threads = 1;
   options.launch.timeout = timeout;
-  options.launch.uses_mpi = false;
+  options.launch.launcher = "none";
   options.shapes = planner::shape_source(bundle);
   runtime::Session session(bundle, options);
   for (const SampleRun& run : sample.runs) {

@@ -88,7 +88,7 @@ class AccumulatorBundle {
   TemporaryFolder folder_;
 };
 
-const SessionOptions options{.device = {.threads = 1}, .launch = {.uses_mpi = false}};
+const SessionOptions options{.device = {.threads = 1}, .launch = {.launcher = "none"}};
 
 /// x of some steps: 6 numbers each, from 10 times the step's number on.
 Tensor x_of(int first_step, int steps) {

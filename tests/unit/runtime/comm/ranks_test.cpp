@@ -55,7 +55,7 @@ TEST_CASE("options that do not tell one rank from all are refused with what to d
     }
     return std::string("no error");
   };
-  CHECK(refusal({.uses_mpi = false}) == "no error");
+  CHECK(refusal({.launcher = "none"}) == "no error");
   CHECK_THAT(refusal({.rank = 1}), Catch::Contains("--rank 1: one rank cannot run alone"));
   CHECK_THAT(refusal({.rank = 3, .rendezvous = "localhost:1"}),
              Catch::Contains("--rank 3: out has ranks 0 to 2"));

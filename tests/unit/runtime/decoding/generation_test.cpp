@@ -116,7 +116,7 @@ Texts texts_of(DecoderPorts::Cache cache, bool reads_any_number) {
   ports.has_any_rows = true;
   ports.scores_all = true;
   Texts made;
-  SessionOptions options{.device = {.threads = 1}, .launch = {.uses_mpi = false}};
+  SessionOptions options{.device = {.threads = 1}, .launch = {.launcher = "none"}};
   options.shapes = [&](const InputShapes& shapes) {
     made.made.push_back(shapes);
     const std::int64_t tokens = shapes.at("input_ids")[1];
