@@ -1,6 +1,7 @@
 #include "device_choice.h"
 
 #include "base/problems.h"
+#include "base/usable_cores.h"
 #include "input_options.h"
 
 namespace autopar {
@@ -29,7 +30,9 @@ void DeviceChoice::add_to(CLI::App& command) {
       ->capture_default_str();
   command.add_flag("--allow-tf32", allow_tf32,
                    "Let GPUs round the factors of float32 products to TF32");
-  command.add_option("--threads", threads, "Threads a rank (default: cores over local ranks)");
+  command.add_option("--threads", threads,
+                     "Threads a rank (default: cores that may be used, over local ranks)");
+  command.add_option("--cpus", cpus, "The cores that this process may use: 0-3,8 (default: all)");
 }
 
 runtime::DeviceOptions DeviceChoice::checked() const {
@@ -39,6 +42,9 @@ runtime::DeviceOptions DeviceChoice::checked() const {
                                  .host_collectives = collectives == "host"};
   Problems problems;
   problems.collect([&] { check_threads(threads); });
+  problems.collect([&] {
+    if (!cpus.empty()) bind_thread(parse_cores("--cpus", cpus));
+  });
   problems.collect([&] { options.kind = kind_of(device); });
   if (collectives != "nccl" && collectives != "host")
     problems.add("--collectives {}: give nccl or host", collectives);

@@ -15,9 +15,11 @@ struct DeviceChoice {
   std::string collectives = "nccl";
   bool allow_tf32 = false;
   int threads = 0;
+  std::string cpus;
 
   void add_to(CLI::App& command);
-  /// Throws Error for options that are wrong or contradict each other.
+  /// Throws Error for options that are wrong or contradict each other. Binds this process to the
+  /// cores that were given.
   runtime::DeviceOptions checked() const;
 };
 

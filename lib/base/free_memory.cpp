@@ -9,6 +9,8 @@
 #include <sstream>
 #include <string>
 
+#include "base/control_groups.h"
+
 namespace autopar {
 namespace {
 
@@ -52,37 +54,14 @@ std::int64_t free_of_group(const fs::path& group, const GroupFiles& files) {
   return std::max<std::int64_t>(0, limit - usage + std::min(cache, usage));
 }
 
-/// The least of a group and those above it. In a container the group's path may be that outside,
-/// where the mounted folder is the group itself.
-std::int64_t free_of_groups(const fs::path& mount, const std::string& path,
-                            const GroupFiles& files) {
-  std::int64_t least = free_of_group(mount, files);
-  fs::path group = mount;
-  for (const fs::path& part : fs::path(path).relative_path()) {
-    group /= part;
-    least = std::min(least, free_of_group(group, files));
-  }
-  return least;
-}
-
 std::int64_t free_of_control_groups(const fs::path& root) {
   constexpr GroupFiles version_1 = {"memory.limit_in_bytes", "memory.usage_in_bytes",
                                     "total_inactive_file", "total_active_file"};
   constexpr GroupFiles version_2 = {"memory.max", "memory.current", "inactive_file", "active_file"};
   std::int64_t least = no_limit;
-  std::ifstream lines(root / "proc/self/cgroup");
-  for (std::string line; std::getline(lines, line);) {  // "4:memory:/user", "0::/user"
-    const std::size_t first = line.find(':');
-    const std::size_t second = line.find(':', first + 1);
-    if (second == std::string::npos) continue;
-    const std::string controllers = "," + line.substr(first + 1, second - first - 1) + ",";
-    const std::string path = line.substr(second + 1);
-    const fs::path mounts = root / "sys/fs/cgroup";
-    if (controllers == ",,")
-      least = std::min(least, free_of_groups(mounts, path, version_2));
-    else if (controllers.find(",memory,") != std::string::npos)
-      least = std::min(least, free_of_groups(mounts / "memory", path, version_1));
-  }
+  for (const ControlGroup& group : control_groups("memory", root))
+    least =
+        std::min(least, free_of_group(group.folder, group.version == 2 ? version_2 : version_1));
   return least;
 }
 

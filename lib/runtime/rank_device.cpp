@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "base/error.h"
-#include "base/in_parallel.h"
+#include "base/usable_cores.h"
 #include "runtime/collectives.h"
 #include "runtime/comm/nccl_launch.h"
 #include "runtime/comm/staged_communicator.h"
@@ -63,7 +63,8 @@ int gpu_of(const DeviceOptions& options, HostCommunicator& host, const LocalRank
 
 int threads_of(const DeviceOptions& options, const LocalRanks& local) {
   if (options.threads > 0) return options.threads;
-  return threads_of_each(static_cast<std::size_t>(local.count));
+  if (local.cores > 0) return local.cores;
+  return std::max(1, static_cast<int>(usable_cores()) / local.count);
 }
 
 RankDevice::RankDevice(const DeviceOptions& options, HostCommunicator& host,

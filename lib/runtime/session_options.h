@@ -16,7 +16,7 @@ namespace autopar::runtime {
 struct DeviceOptions {
   /// `automatic`: GPUs where every rank has one of its own, else the CPU.
   enum class Kind { cpu, cuda, automatic } kind = Kind::cpu;
-  int threads = 0;              ///< CPU threads of a rank; 0: the machine's cores over its ranks
+  int threads = 0;  ///< CPU threads of a rank; 0: cores that may be used, over the ranks that may
   std::optional<int> gpu = {};  ///< of this process's only rank; absent: by its local rank
   bool allow_tf32 = false;
   /// Collectives of GPUs go through host memory, not NCCL, so that ranks may share a GPU.

@@ -1,11 +1,15 @@
 """Ranks find out from their environment who has started them, as which rank, and where they meet."""
 
 import json
+import os
+import re
 import subprocess
+import time
 import unittest
+from pathlib import Path
 
 from launched import Started, environment, run_ranks, torchrun
-from support import AUTOPAR, Model, TemporaryFolderTest
+from support import AUTOPAR, Model, TemporaryFolderTest, waits_of
 from test_rendezvous import free_port
 
 RANKS = 3
@@ -111,6 +115,22 @@ class LaunchersTest(TemporaryFolderTest):
                 self.assertIn(words, errors[0])
                 self.assertEqual(done.stdout, "")
         self.assertIn("--launcher ssh", self.run_alone(1, "--launcher", "ssh").stderr)
+
+    def test_a_process_keeps_to_the_cores_that_it_was_given(self):
+        core = min(os.sched_getaffinity(0))
+        with Started() as started:
+            process = started.start(
+                [AUTOPAR, *self.command, "--repeat", 10**8, "--cpus", core], {})  # fmt: skip
+            while waits_of(process) < 100:  # its ranks wait for each other: they run
+                time.sleep(0.02)
+                self.assertIsNone(process.poll())
+            tasks = list(Path(f"/proc/{process.pid}/task").glob("*/status"))
+            allowed = [re.search(r"Cpus_allowed_list:\s*(\S+)", task.read_text()) for task in tasks]
+            # One core for three ranks: the process's thread, and one of each.
+            self.assertEqual(len(tasks), 1 + RANKS)
+        self.assertEqual({found[1] for found in allowed if found} - {str(core)}, set())
+        for text in ("", "0-", "one", 1023):
+            self.assertIn("cores", self.run_alone(1, f"--cpus={text or ','}").stderr)
 
     def test_options_win(self):
         port = free_port()

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/usable_cores.h"
 #include "base/work_signs.h"
 #include "bundle/secret_file.h"
 #include "runtime/comm/launcher.h"
@@ -29,6 +30,13 @@ namespace {
 
 using MachineName = std::array<char, 128>;
 
+/// Where a rank runs.
+struct RankPlace {
+  MachineName machine{};
+  std::array<std::uint64_t, 16> cores{};  ///< a bit for each that it may use
+  std::uint64_t cores_of_quota = 0;
+};
+
 /// Machines may have one host name; the kernel's boot id is its own. Containers count as machines.
 MachineName machine_name() {
   std::array<char, 65> host{};
@@ -39,6 +47,30 @@ MachineName machine_name() {
   MachineName padded{};
   std::copy_n(name.begin(), std::min(name.size(), padded.size()), padded.begin());
   return padded;
+}
+
+RankPlace own_place() {
+  constexpr std::size_t no_quota = 1 << 20;
+  RankPlace place{.machine = machine_name(), .cores_of_quota = cores_of_quota(no_quota)};
+  for (const int core : cores_of_process()) {
+    const auto bit = static_cast<std::size_t>(core);
+    if (bit / 64 < place.cores.size()) place.cores[bit / 64] |= std::uint64_t{1} << bit % 64;
+  }
+  return place;
+}
+
+CoreSet cores_of(const RankPlace& place) {
+  CoreSet cores;
+  for (std::size_t bit = 0; bit < 64 * place.cores.size(); ++bit)
+    if ((place.cores[bit / 64] >> bit % 64 & 1) != 0) cores.push_back(static_cast<int>(bit));
+  return cores;
+}
+
+/// A quota is of a control group, which the ranks of one machine share.
+int share_of(const RankPlace& mine, const std::vector<CoreSet>& cores, int rank) {
+  const std::size_t of_quota =
+      std::max<std::size_t>(1, std::size_t{mine.cores_of_quota} / cores.size());
+  return static_cast<int>(std::min(share_of_cores(cores, at(rank)), of_quota));
 }
 
 /// That a rank has failed is the next task's error.
@@ -119,13 +151,18 @@ std::unique_ptr<HostCommunicator> connect_by_mpi(const LaunchedRank& launched,
 }  // namespace
 
 LocalRanks local_ranks(HostCommunicator& world) {
-  const MachineName mine = machine_name();
-  const std::vector<MachineName> all = gather_all(world, mine);
-  const auto before = all.begin() + world.rank();
-  LocalRanks local{.rank = static_cast<int>(std::count(all.begin(), before, mine)),
-                   .count = static_cast<int>(std::ranges::count(all, mine))};
-  for (std::size_t rank = 0; rank < all.size(); ++rank)
-    if (all[rank] == mine) local.in_world.push_back(static_cast<int>(rank));
+  const RankPlace mine = own_place();
+  const std::vector<RankPlace> all = gather_all(world, mine);
+  LocalRanks local;
+  std::vector<CoreSet> cores;
+  for (int rank = 0; rank < world.size(); ++rank) {
+    if (all[at(rank)].machine != mine.machine) continue;
+    if (rank == world.rank()) local.rank = static_cast<int>(local.in_world.size());
+    local.in_world.push_back(rank);
+    cores.push_back(cores_of(all[at(rank)]));
+  }
+  local.count = static_cast<int>(local.in_world.size());
+  if (!cores[at(local.rank)].empty()) local.cores = share_of(mine, cores, local.rank);
   return local;
 }
 

@@ -19,6 +19,9 @@ struct LocalRanks {
   int count = 1;  ///< with this one
   /// All of them by their ranks in the world; empty: this one alone.
   std::vector<int> in_world = {};
+  /// Cores that this one may keep busy, so that together they use what they may; 0: those that the
+  /// process may use, over `count`.
+  int cores = 0;
 };
 
 /// Asks all others which machine they run on; every rank of the world calls it.

@@ -1,0 +1,34 @@
+#pragma once
+
+#include <cstddef>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+namespace autopar {
+
+/// Numbers of cores, rising.
+using CoreSet = std::vector<int>;
+
+/// "0-3,8", as the kernel and taskset write it. Throws Error for text that is none; `what` begins
+/// it.
+CoreSet parse_cores(const std::string& what, const std::string& text);
+
+/// Those on which this process may run, by its affinity; none where that is not known: on a machine
+/// with more cores than a mask has places, and where libgomp has bound the calling thread alone.
+CoreSet cores_of_process();
+/// Lets the calling thread, and threads that it starts, run on these alone. Throws Error where none
+/// of them can be used.
+void bind_thread(const CoreSet& cores);
+
+/// Cores for each of its users, at least 1: each core is shared by those whose set has it.
+std::size_t share_of_cores(const std::vector<CoreSet>& sets_of_users, std::size_t user);
+
+/// Cores whose time the control groups above this process give it, rounded down, at least 1; as
+/// many as `most` where they limit nothing. `root`: where /proc and /sys are.
+std::size_t cores_of_quota(std::size_t most, const std::filesystem::path& root = "/");
+
+/// How many cores the process can keep busy: by its affinity and its quotas, at least 1.
+std::size_t usable_cores();
+
+}  // namespace autopar
