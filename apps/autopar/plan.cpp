@@ -1,4 +1,5 @@
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <csignal>
 #include <memory>
@@ -8,6 +9,7 @@
 #include "base/error.h"
 #include "commands.h"
 #include "model_options.h"
+#include "planner/sizing.h"
 #include "progress.h"
 
 namespace autopar {
@@ -23,13 +25,21 @@ struct PlanCommand {
   std::string explain;                           ///< an operator's name or a glob; empty for none
   std::vector<std::filesystem::path> compare{};  ///< two, or none
   std::filesystem::path simulate{};              ///< the trace to write; empty for none
+  planner::SizingOptions sizing{.devices = {plan.device}};  ///< --ngpus, --device and --price
 
-  void run() const {
+  bool makes_table() const {
+    return sizing.ngpus.size() > 1 || sizing.devices.size() > 1 || !sizing.prices.empty();
+  }
+
+  void run() {
     if (!compare.empty()) {
       fmt::print("{}", planner::compare(compare[0], compare[1], json));
       return;
     }
     check_usage(plan);
+    if (makes_table()) return print_sizing();
+    plan.ngpus = sizing.ngpus.front();
+    plan.device = sizing.devices.front();
     planner::check_options(model, plan, [&] {
       if (!simulate.empty() && explain.empty()) planner::check_trace_file(simulate);
     });
@@ -42,6 +52,13 @@ struct PlanCommand {
   }
 
  private:
+  void print_sizing() const {
+    planner::check_sizing(model, plan, sizing);
+    const planner::Sizing found = planner::size(planner::load_model(model, plan), plan, sizing);
+    fmt::print("{}", json ? planner::sizing_json(found) + "\n" : planner::sizing_text(found));
+    if (found.interrupted) throw CLI::RuntimeError(interrupted);
+  }
+
   void print_explanation(const planner::Model& loaded) const {
     if (!simulate.empty()) fail("--simulate {}: leave it out with --explain", simulate.string());
     fmt::print("{}", planner::explain(loaded, plan, explain, json));
@@ -82,6 +99,61 @@ class CompareOption {
   std::vector<const CLI::Option*> required_;  ///< without it
 };
 
+/// CLI11 leaves out what would be empty at the end.
+std::vector<std::string> split_list(const std::string& text) {
+  std::vector<std::string> entries = CLI::detail::split(text, ',');
+  if (text.empty() || text.back() == ',') entries.emplace_back();
+  return entries;
+}
+
+std::vector<int> parse_numbers(const std::string& text) {
+  std::vector<int> numbers;
+  for (const std::string& entry : split_list(text)) {
+    int number = 0;
+    if (!CLI::detail::lexical_cast(entry, number)) throw CLI::ConversionError(text, "--ngpus");
+    numbers.push_back(number);
+  }
+  return numbers;
+}
+
+/// A file's name may have commas.
+std::vector<std::string> parse_devices(const std::string& text) {
+  std::error_code ignored;
+  if (std::filesystem::exists(text, ignored)) return {text};
+  return split_list(text);
+}
+
+/// Here they take lists, too, which make a table of the answer.
+void add_lists_of_devices(CLI::App& sub, PlanCommand& command) {
+  for (const char* name : {"--ngpus", "--device"}) sub.remove_option(sub.get_option(name));
+  planner::SizingOptions& sizing = command.sizing;
+  sub.add_option_function<std::string>(
+         "--ngpus", [&sizing](const std::string& text) { sizing.ngpus = parse_numbers(text); },
+         "Devices to split the model over; a list, 1,2,4,8, makes a table, a plan a row")
+      ->type_name("INT,...")
+      ->required();
+  sub.add_option_function<std::string>(
+         "--device", [&sizing](const std::string& text) { sizing.devices = parse_devices(text); },
+         fmt::format("A device file, or one of {}; or a list, as of --ngpus",
+                     fmt::join(planner::device_names(), ", ")))
+      ->type_name("TEXT,...")
+      ->default_str(command.plan.device);
+  sub.add_option_function<std::string>(
+      "--price",
+      [&sizing](const std::string& text) { sizing.prices = planner::parse_prices(text); },
+      "What a device costs an hour, h100=2.5,h200=3.5: the table tells the cheapest");
+}
+
+/// Of lists nothing but the table is told.
+void check_lists(const CLI::App& sub, const PlanCommand& command) {
+  if (!command.makes_table()) return;
+  for (const char* name : {"--explain", "--simulate"})
+    if (sub.get_option(name)->count() > 0)
+      throw CLI::ValidationError(name,
+                                 "tells of one plan: give one --ngpus, one --device and no "
+                                 "--price");
+}
+
 }  // namespace
 
 void add_plan_command(CLI::App& app) {
@@ -89,6 +161,7 @@ void add_plan_command(CLI::App& app) {
   CLI::App* sub = app.add_subcommand("plan", "Search for a plan without writing shards");
   add_model_options(*sub, command->model);
   add_plan_options(*sub, command->plan);
+  add_lists_of_devices(*sub, *command);
   add_operators_option(*sub);
   sub->add_option("--explain", command->explain,
                   "Tell of an operator's candidates: a name, or a glob whose first match counts");
@@ -96,8 +169,9 @@ void add_plan_command(CLI::App& app) {
                   "Play the plan on the cost model and write the trace, as run --profile does");
   const CompareOption compare(*sub, *command);
   sub->add_flag("--json", command->json, "Print JSON, a plan as plan.json has it");
-  sub->callback([command, compare] {
+  sub->callback([command, compare, sub] {
     compare.check();
+    check_lists(*sub, *command);
     command->run();
   });
 }

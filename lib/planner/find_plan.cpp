@@ -8,6 +8,7 @@
 #include "base/problems.h"
 #include "graph/operators/library_operator.h"
 #include "planner/device_fit.h"
+#include "planner/shared_search.h"
 #include "program/split_batch.h"
 #include "runtime/executable.h"
 #include "search/pins.h"
@@ -96,18 +97,17 @@ program::SplitBatch split_model(const LoadedModel& model, const PlanOptions& pla
   return split;
 }
 
-void tell_of_interruption() {
-  if (was_interrupted()) spdlog::warn("interrupted: this is the best plan found so far");
+void tell_of_interruption(const SearchSetup& setup) {
+  if (setup.search.warns && was_interrupted())
+    spdlog::warn("interrupted: this is the best plan found so far");
 }
 
-/// The memory limit is held against the predicted needs of a plan's shards. Rank 0 keeps a tail's
-/// weights where the host that computes it shares memory with the shard.
+/// The memory limit is held against the predicted needs of a plan's shards.
 search::SearchOptions with_memory_needs(const SearchSetup& setup, const LoadedModel& model) {
   search::SearchOptions options = setup.search;
   const cost::DeviceModel& device = setup.meshes.front().device();
   options.run_bytes = run_bytes_on(device);
-  const auto& tail = model.profiles.front().tail;
-  options.rank0_bytes = tail && device.runs_on == "cpu" ? tail->summary.weight_bytes : 0;
+  options.rank0_bytes = rank0_bytes(model, device);
   return options;
 }
 
@@ -119,7 +119,7 @@ search::FoundPipeline find_pipeline(const LoadedModel& model, const graph::Graph
   const Shown shown(progress, "searching for the best stages");
   search::FoundPipeline found = search::search_pipeline(
       graph, microbatch, setup.meshes, with_memory_needs(setup, model), setup.pipeline);
-  tell_of_interruption();
+  tell_of_interruption(setup);
   return found;
 }
 
@@ -157,7 +157,7 @@ FoundPlan find_profiles_in_stages(const Model& model, const SearchSetup& setup,
   const Shown shown(progress, "searching for the best stages");
   search::JointPipeline found = search::search_joint_pipeline(
       profiles.meshes(), with_memory_needs(setup, loaded), setup.pipeline);
-  tell_of_interruption();
+  tell_of_interruption(setup);
   return found_plan(model, profiles, std::move(found.plans), found.predicted,
                     std::move(found.report));
 }
@@ -189,6 +189,11 @@ FoundPlan find_in_stages(const Model& model, const PlanOptions& options, SearchS
 }
 
 }  // namespace
+
+std::int64_t rank0_bytes(const LoadedModel& model, const cost::DeviceModel& device) {
+  const auto& tail = model.profiles.front().tail;
+  return tail && device.runs_on == "cpu" ? tail->summary.weight_bytes : 0;
+}
 
 void discover_missing_rules(const PlanOptions& plan, const graph::Graph& graph) {
   const auto is_wanted = [&plan](const graph::Node& node) {
@@ -225,13 +230,17 @@ search::JointPlan find_joint_plan(const LoadedModel& model, const SearchSetup& s
   const Shown shown(progress, "searching for the best plan");
   search::JointPlan found =
       search::search_meshes(profiles.meshes(), with_memory_needs(setup, model));
-  tell_of_interruption();
+  tell_of_interruption(setup);
   return found;
 }
 
-Plan plan(const Model& model, const PlanOptions& options) {
+Plan plan(const Model& model, const PlanOptions& options) { return plan(model, options, {}); }
+
+Plan plan(const Model& model, const PlanOptions& options, const SearchShare& share) {
   const LoadedModel& loaded = model.contents();
   SearchSetup setup = make_search_setup(options);
+  setup.search.threads = share.threads;
+  setup.search.warns = share.warns;
   check_one_microbatch(options, loaded.profiles.size());
   for (const LoadedProfile& profile : loaded.profiles)
     discover_missing_rules(options, profile.graph);

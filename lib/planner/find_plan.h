@@ -42,6 +42,10 @@ struct SearchSetup {
 /// Throws Error, all that is wrong with the options at once.
 SearchSetup make_search_setup(const PlanOptions& options);
 
+/// Bytes that rank 0 needs beside its shard: weights of the tail, where the host that computes it
+/// shares memory with the shard.
+std::int64_t rank0_bytes(const LoadedModel& model, const cost::DeviceModel& device);
+
 /// Throws Error where several profiles are to be cut into microbatches.
 void check_one_microbatch(const PlanOptions& options, std::size_t profiles);
 

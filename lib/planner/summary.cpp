@@ -9,6 +9,7 @@
 
 #include "graph/found_states.h"
 #include "planner/find_plan.h"
+#include "planner/rank_memory.h"
 
 namespace autopar::planner {
 
@@ -89,12 +90,10 @@ std::string collectives_table(const std::vector<bundle::CollectiveTotal>& collec
   return text;
 }
 
-namespace {
-
-std::string certificate(const plan::Prediction& predicted, const search::SearchReport& report) {
+std::string certificate(double cost_seconds, const search::SearchReport& report) {
   if (report.proven_optimal) return "proven optimal, gap 0 %";
   if (report.lower_bound_seconds <= 0) return "best found, no bound";
-  const double gap = predicted.cost_seconds / report.lower_bound_seconds - 1;
+  const double gap = cost_seconds / report.lower_bound_seconds - 1;
   return fmt::format("best found, no plan is below {}{}, gap {:.1f} %",
                      in_seconds(report.lower_bound_seconds),
                      report.bound_is_searched
@@ -102,6 +101,8 @@ std::string certificate(const plan::Prediction& predicted, const search::SearchR
                          : " (the sum of the operators' least costs; --bound finds a better one)",
                      gap * 100);
 }
+
+namespace {
 
 /// A line for each mesh that `--mesh auto` tried.
 std::string meshes_text(const search::SearchReport& report) {
@@ -128,15 +129,15 @@ std::string meshes_text(const search::SearchReport& report) {
                             more == 0 ? "" : fmt::format(" and {} more", more));
 }
 
-std::string memory_and_search_text(const plan::Prediction& predicted,
-                                   const search::SearchReport& report) {
+std::string memory_and_search_text(const FoundPlan& found) {
+  const search::SearchReport& report = found.report;
   return fmt::format(
-      "  a rank:  {} of weights, {} with activations at the peak\n"
+      "  a rank:  {}\n"
       "  one device alone would take {} and need {}\n"
       "  searched in {} ({} in GLPK)\n",
-      in_bytes(predicted.weight_bytes), in_bytes(predicted.peak_bytes),
-      in_seconds(report.one_device_seconds), in_bytes(report.one_device_bytes),
-      in_seconds(report.search_seconds), in_seconds(report.glpk_seconds));
+      rank_memory_text(rank_memory(found)), in_seconds(report.one_device_seconds),
+      in_bytes(report.one_device_bytes), in_seconds(report.search_seconds),
+      in_seconds(report.glpk_seconds));
 }
 
 }  // namespace
@@ -155,7 +156,11 @@ std::string stage_headline(const plan::PipelinePlan& plan, std::size_t stage) {
               : fmt::format(" and {} to the next stage", in_seconds(of_stage.transfer_seconds)));
 }
 
-std::string plan_headline(const plan::PipelinePlan& plan, const search::SearchReport& report) {
+namespace {
+
+std::string headline_of_one_profile(const FoundPlan& found) {
+  const plan::PipelinePlan& plan = found.profiles.front().plan;
+  const search::SearchReport& report = found.report;
   const plan::Plan& first = plan.stages.front().plan;
   std::string text = plan.is_pipeline()
                          ? fmt::format("{} stages, {} microbatches, for the best {}, device {}\n",
@@ -170,8 +175,8 @@ std::string plan_headline(const plan::PipelinePlan& plan, const search::SearchRe
                              : fmt::format(" ({} of it communication)",
                                            in_seconds(plan.predicted.communication_seconds));
   text += fmt::format("  a run:   {} predicted{}, {}\n", in_seconds(plan.predicted.cost_seconds),
-                      communication, certificate(plan.predicted, report));
-  text += memory_and_search_text(plan.predicted, report);
+                      communication, certificate(plan.predicted.cost_seconds, report));
+  text += memory_and_search_text(found);
   if (report.layers > 0) {
     text += fmt::format(
         "  stages are cut between {} layers; {} kinds of stages were searched, and what is up to "
@@ -182,9 +187,11 @@ std::string plan_headline(const plan::PipelinePlan& plan, const search::SearchRe
   return text;
 }
 
+}  // namespace
+
 std::string plan_headline(const FoundPlan& found) {
   const plan::Plan& first = found.profiles.front().plan.stages.front().plan;
-  if (found.profiles.size() == 1) return plan_headline(found.profiles.front().plan, found.report);
+  if (found.profiles.size() == 1) return headline_of_one_profile(found);
   const bool is_pipeline = found.profiles.front().plan.is_pipeline();
   std::string text =
       fmt::format("{}, device {}, {} profiles\n",
@@ -204,8 +211,8 @@ std::string plan_headline(const FoundPlan& found) {
   text += fmt::format("  all, by weight: {} predicted ({} of it communication), {}\n",
                       in_seconds(found.predicted.cost_seconds),
                       in_seconds(found.predicted.communication_seconds),
-                      certificate(found.predicted, found.report));
-  return text + memory_and_search_text(found.predicted, found.report) + meshes_text(found.report);
+                      certificate(found.predicted.cost_seconds, found.report));
+  return text + memory_and_search_text(found) + meshes_text(found.report);
 }
 
 }  // namespace autopar::planner

@@ -28,9 +28,10 @@ std::string assumed_text(const graph::Assumptions& assumed);
 std::string assumed_line(const graph::Assumptions& assumed);
 /// The line that tells which outputs take an input's place in the next step; empty without any.
 std::string states_line(const graph::Graph& graph);
-/// Meshes, memory, cost and bound of a plan, and one device for comparison.
-std::string plan_headline(const plan::PipelinePlan& plan, const search::SearchReport& report);
-/// The same of several profiles, with a line for each.
+/// "proven optimal, gap 0 %", "best found, no plan is below 1.2 ms, gap 3.0 %".
+std::string certificate(double cost_seconds, const search::SearchReport& report);
+/// Meshes, memory, cost and bound of a plan, and one device for comparison; a line for each of
+/// several profiles.
 std::string plan_headline(const FoundPlan& found);
 /// "stage 1: ranks 2-3, mesh 2, 120 operators, 3.2 ms a microbatch and 10 us to the next".
 std::string stage_headline(const plan::PipelinePlan& plan, std::size_t stage);
