@@ -5,6 +5,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <numeric>
+#include <optional>
 #include <set>
 
 #include "base/partial_file.h"
@@ -16,6 +17,7 @@
 #include "launch.h"
 #include "log.h"
 #include "model_options.h"
+#include "planner/device_here.h"
 #include "planner/shape_source.h"
 #include "planner/summary.h"
 #include "runtime/held_states.h"
@@ -43,6 +45,9 @@ double median(std::vector<double> seconds) {
   return seconds.size() % 2 == 1 ? seconds[middle] : (seconds[middle - 1] + seconds[middle]) / 2;
 }
 
+/// Predictions that are further than this from what was measured are told.
+constexpr double far_factor = 1.5;
+
 struct RunCommand {
   std::filesystem::path dir;
   std::string limits;
@@ -64,11 +69,12 @@ struct RunCommand {
     runtime::Session session(dir, session_options);
     const WorkScope work = session.at_work();
     if (session.has_first_rank()) warn_of_host_collectives();
-    const runtime::RunResult result = session.run(inputs.load(info, options.loop), options);
+    const runtime::NamedTensors given = inputs.load(info, options.loop);
+    const runtime::RunResult result = session.run(given, options);
     if (!session.has_first_rank()) return;
     if (!output_dir.empty()) write_outputs(session.outputs(), result);
     if (!profile.empty()) report_profile(result);
-    report(session, result);
+    report(session, result, predicted_seconds(info, given, result));
   }
 
  private:
@@ -207,7 +213,37 @@ struct RunCommand {
     tell("bubbles:" + shares);
   }
 
-  void report(const runtime::Session& session, const runtime::RunResult& result) const {
+  /// Of a run of one step, where the bundle was planned for inputs of these shapes and for the
+  /// device that has run it.
+  std::optional<double> predicted_seconds(const bundle::MetaInfo& info,
+                                          const runtime::NamedTensors& given,
+                                          const runtime::RunResult& result) const {
+    const bool is_on_gpu = median(result.device_seconds) > 0;  // CPUs have no clock of their own
+    if (options.loop.is_loop() || !planner::is_for_this_device(info.device, dir, is_on_gpu))
+      return std::nullopt;
+    const auto has_its_shapes = [&given](const bundle::ProfileInfo& profile) {
+      return std::ranges::all_of(profile.inputs, [&given](const bundle::PortInfo& port) {
+        const auto found = given.find(port.name);
+        return found != given.end() && found->second.shape() == port.shape;
+      });
+    };
+    const auto profile = std::ranges::find_if(info.profiles, has_its_shapes);
+    if (profile == info.profiles.end()) return std::nullopt;
+    return profile->cost_seconds;
+  }
+
+  /// A line where the prediction is far from what was measured.
+  static void hint_at_calibration(double predicted, double measured) {
+    const double factor = std::max(predicted, measured) / std::min(predicted, measured);
+    if (factor <= far_factor) return;
+    spdlog::info(
+        "predicted and measured differ by a factor of {:.1f}: autopar calibrate measures this "
+        "machine, and partition --device FILE plans with what it writes",
+        factor);
+  }
+
+  void report(const runtime::Session& session, const runtime::RunResult& result,
+              std::optional<double> predicted) const {
     const double seconds = median(result.run_seconds);
     if (json) {
       nlohmann::json measured{
@@ -224,12 +260,16 @@ struct RunCommand {
           {"predicted_peak_bytes", result.predicted_peak_bytes},
           {"launches_per_run", result.launches},
           {"upload_seconds", result.upload_seconds}};
+      if (predicted) measured["predicted_seconds"] = *predicted;
       if (!result.tail_seconds.empty()) measured["tail_seconds"] = median(result.tail_seconds);
       fmt::print("{}\n", measured.dump(2));
       return;
     }
-    tell(fmt::format("{} rank(s), {} a run, arena {} on the fullest rank", session.num_ranks(),
-                     in_seconds(seconds), in_bytes(std::ranges::max(result.arena_bytes))));
+    tell(fmt::format("{} rank(s), {} a run{}, arena {} on the fullest rank", session.num_ranks(),
+                     in_seconds(seconds),
+                     predicted ? fmt::format(" ({} predicted)", in_seconds(*predicted)) : "",
+                     in_bytes(std::ranges::max(result.arena_bytes))));
+    if (predicted) hint_at_calibration(*predicted, seconds);
     if (!result.tail_seconds.empty())
       tell(fmt::format("and {} for the tail on rank 0's host",
                        in_seconds(median(result.tail_seconds))));

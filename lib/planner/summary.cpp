@@ -8,6 +8,7 @@
 #include <map>
 
 #include "graph/found_states.h"
+#include "planner/device_here.h"
 #include "planner/find_plan.h"
 #include "planner/rank_memory.h"
 
@@ -104,6 +105,12 @@ std::string certificate(double cost_seconds, const search::SearchReport& report)
 
 namespace {
 
+/// Where the device is a preset of a GPU that this machine does not have.
+std::string preset_note(const cost::DeviceModel& device) {
+  if (!is_gpu_preset(device.name) || has_gpu(device.name)) return "";
+  return fmt::format(" by the preset of {}, which is not here", device.name);
+}
+
 /// A line for each mesh that `--mesh auto` tried.
 std::string meshes_text(const search::SearchReport& report) {
   if (report.meshes.empty()) return "";
@@ -174,8 +181,9 @@ std::string headline_of_one_profile(const FoundPlan& found) {
       plan.stages.size() > 1 ? ""
                              : fmt::format(" ({} of it communication)",
                                            in_seconds(plan.predicted.communication_seconds));
-  text += fmt::format("  a run:   {} predicted{}, {}\n", in_seconds(plan.predicted.cost_seconds),
-                      communication, certificate(plan.predicted.cost_seconds, report));
+  text += fmt::format("  a run:   {} predicted{}{}, {}\n", in_seconds(plan.predicted.cost_seconds),
+                      communication, preset_note(found.profiles.front().device),
+                      certificate(plan.predicted.cost_seconds, report));
   text += memory_and_search_text(found);
   if (report.layers > 0) {
     text += fmt::format(
@@ -208,9 +216,10 @@ std::string plan_headline(const FoundPlan& found) {
     for (std::size_t s = 0; is_pipeline && s < plan.stages.size(); ++s)
       text += "    " + stage_headline(plan, s);
   }
-  text += fmt::format("  all, by weight: {} predicted ({} of it communication), {}\n",
+  text += fmt::format("  all, by weight: {} predicted ({} of it communication){}, {}\n",
                       in_seconds(found.predicted.cost_seconds),
                       in_seconds(found.predicted.communication_seconds),
+                      preset_note(found.profiles.front().device),
                       certificate(found.predicted.cost_seconds, found.report));
   return text + memory_and_search_text(found) + meshes_text(found.report);
 }
