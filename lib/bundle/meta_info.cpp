@@ -62,7 +62,7 @@ namespace bundle {
 
 namespace {
 
-constexpr int format_version = 6;
+constexpr int format_version = 7;
 
 constexpr JsonWords words{.no_object = "{} is no JSON object; partition the model again",
                           .missing = "{}: field '{}' is missing; partition the model again",

@@ -217,7 +217,7 @@ CollectiveExperiment collective(StepKind kind, const sharding::DeviceMesh& mesh,
     case StepKind::reduce_scatter:
       op_type = "ReduceScatter";
       out = part;
-      attributes = {{"reduce", sum}, {"dim", columns}, {"sizes", sizes}, {"rank", own}};
+      attributes = {{"reduce", sum}, {"dim", columns}, {"sizes", sizes}};
       break;
     default:
       op_type = "AllToAll";
@@ -225,11 +225,11 @@ CollectiveExperiment collective(StepKind kind, const sharding::DeviceMesh& mesh,
       attributes = {{"split_dim", columns},
                     {"concat_dim", std::int64_t{0}},
                     {"split_sizes", sizes},
-                    {"concat_sizes", std::vector<std::int64_t>(group.size(), rows)},
-                    {"rank", own}};
+                    {"concat_sizes", std::vector<std::int64_t>(group.size(), rows)}};
   }
   attributes["mesh_axes"] = std::vector<std::int64_t>{axis};
   attributes["ranks"] = std::vector<std::int64_t>(group.begin(), group.end());
+  attributes["rank"] = own;
   constexpr int times = 4;
   return {
       kind, axis,

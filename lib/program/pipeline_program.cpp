@@ -46,6 +46,7 @@ void append_transfers(const StagePlan& from, const StagePlan& to, int from_stage
 /// A value that a stage's rank sends or receives.
 struct Exchange {
   ValueId value = graph::no_value;  ///< of the stage's graph
+  int rank = 0;                     ///< in the world
   std::vector<std::int64_t> peers{};
   std::vector<const std::vector<Range>*> boxes{};  ///< by peer, of the whole value
 };
@@ -53,7 +54,7 @@ struct Exchange {
 /// `self` is the end of a message that the rank is, `other` its peer's.
 Exchange exchange_of(ValueId value, int rank, const Transfer& transfer, int Message::*self,
                      int Message::*other) {
-  Exchange exchange{value};
+  Exchange exchange{value, rank};
   for (const Message& message : transfer.messages) {
     if (message.*self != rank) continue;
     exchange.peers.push_back(message.*other);
@@ -78,7 +79,10 @@ Node transfer_node(std::string name, const char* op_type, const Exchange& exchan
           graph::collective_domain,
           {},
           {},
-          {{"peers", exchange.peers}, {"starts", starts}, {"ends", ends}}};
+          {{"rank", std::int64_t{exchange.rank}},
+           {"peers", exchange.peers},
+           {"starts", starts},
+           {"ends", ends}}};
 }
 
 /// Adds Recv and Send nodes to the graph of a stage's rank, whose inputs and outputs stand in the

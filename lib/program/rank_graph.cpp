@@ -129,24 +129,22 @@ void append_collective(const Instruction& instruction, RankShard& shard) {
       break;
     case StepKind::reduce_scatter:
       node.op_type = "ReduceScatter";
-      node.attributes = {{"reduce", reduce},
-                         {"dim", dim},
-                         {"sizes", extents(step, to, step.dim, shard)},
-                         {"rank", index}};
+      node.attributes = {
+          {"reduce", reduce}, {"dim", dim}, {"sizes", extents(step, to, step.dim, shard)}};
       break;
     case StepKind::all_to_all:
       node.op_type = "AllToAll";
       node.attributes = {{"split_dim", std::int64_t{step.split_dim}},
                          {"concat_dim", dim},
                          {"split_sizes", extents(step, to, step.split_dim, shard)},
-                         {"concat_sizes", extents(step, from, step.dim, shard)},
-                         {"rank", index}};
+                         {"concat_sizes", extents(step, from, step.dim, shard)}};
       break;
     case StepKind::slice:
       throw InternalError("internal error: a slice is no collective");
   }
   node.attributes["mesh_axes"] = widened(step.mesh_axes);
   node.attributes["ranks"] = widened(group);
+  node.attributes["rank"] = index;
   shard.graph.nodes.push_back(std::move(node));
 }
 

@@ -3,25 +3,25 @@
 namespace autopar::graph {
 
 /// Registers the operators of domain "autopar", version 1, with ONNX's schema registry, once.
-/// Every one within a stage has `mesh_axes` (ints) and `ranks` (ints: the world ranks of its group,
-/// in order).
+/// Every one within a stage has `mesh_axes` (ints), `ranks` (ints: the world ranks of its group, in
+/// order) and `rank`, this rank's index in the group (not its world rank).
 ///
 ///   AllReduce      reduce ("sum", "max", "min" or "mean")
 ///   AllGather      dim, sizes
-///   ReduceScatter  reduce, dim, sizes, rank
-///   AllToAll       split_dim, concat_dim, split_sizes, concat_sizes, rank
+///   ReduceScatter  reduce, dim, sizes
+///   AllToAll       split_dim, concat_dim, split_sizes, concat_sizes
 ///   Broadcast      root
 ///   Send           peers, starts, ends                (no output)
 ///   Recv           peers, starts, ends, shape, dtype  (no input)
 ///
-/// Send and Recv lead from stage to stage, a message for each entry of `peers` (ints: world ranks).
+/// Send and Recv lead from stage to stage, a message for each entry of `peers` (ints: world ranks);
+/// their `rank` is this one's world rank.
 /// `starts` and `ends` (ints, by message and dimension) tell the box of the local tensor that it
 /// fills; those of one Recv are disjoint and cover its output.
 ///
 /// Shares may be uneven, so `sizes` (ints, one a group member) gives the extent of `dim` that each
 /// contributes or receives; `split_sizes` and `concat_sizes` do so for AllToAll's two dimensions.
-/// `rank` is this rank's index in the group (not its world rank): shape inference needs it to pick
-/// the extent that this rank receives.
+/// `rank` picks the extent that this rank receives.
 void register_collective_schemas();
 
 }  // namespace autopar::graph

@@ -237,7 +237,7 @@ TEST_CASE("another version of meta-info is refused, one without a digest, too") 
     bundle.write("meta-info.json", other.dump());
     CHECK_THROWS_WITH(
         load_meta_info(bundle.dir.path()),
-        Contains(std::to_string(version) + ", but this build reads 6; partition the model again"));
+        Contains(std::to_string(version) + ", but this build reads 7; partition the model again"));
   }
 }
 

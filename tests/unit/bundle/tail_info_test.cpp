@@ -59,7 +59,7 @@ struct BundleWithTail {
 TEST_CASE("a tail comes back as it was written, and without one nothing is told") {
   const BundleWithTail bundle;
   const json written = to_json(bundle.info);
-  CHECK(written["version"] == 6);
+  CHECK(written["version"] == 7);
   CHECK(meta_info_schema().accepts(written));
   CHECK(to_json(bundle.load()) == written);
   CHECK_NOTHROW(check_common_files(bundle.info.tail->files, bundle.dir.path()));

@@ -148,6 +148,7 @@ TEST_CASE("collectives tell their group and everyone's extents") {
 
   const Node& gather = node(shard, "y@RR/all-gather");
   CHECK(gather.op_type == "AllGather");
+  CHECK(gather.int_attribute("rank", -1) == 1);
   CHECK(ints(gather, "mesh_axes") == Ints{0});
   CHECK(gather.int_attribute("dim", -1) == 1);
   CHECK(ints(gather, "sizes") == Ints{3, 3});

@@ -70,7 +70,7 @@ struct StageSketch {
     const Box& mine = to.at(rank);
     const ValueId output = value(name, shape_of(mine));
     graph::Node node{name + ":Recv", "Recv", graph::collective_domain, {}, {output}, {}};
-    node.attributes = messages(mine, from);
+    node.attributes = messages(rank, mine, from);
     node.attributes["shape"] = shape_of(mine);
     node.attributes["dtype"] = std::int64_t{1};
     graph.nodes.push_back(std::move(node));
@@ -79,13 +79,14 @@ struct StageSketch {
   void send(ValueId id, const Layout& from, const Layout& to) {
     graph::Node node{
         graph.value(id).name + ":Send", "Send", graph::collective_domain, {id}, {}, {}};
-    node.attributes = messages(from.at(rank), to);
+    node.attributes = messages(rank, from.at(rank), to);
     graph.nodes.push_back(std::move(node));
   }
 
  private:
   /// With all others that have a part of what this rank has.
-  static std::map<std::string, Attribute> messages(const Box& mine, const Layout& others) {
+  static std::map<std::string, Attribute> messages(int rank, const Box& mine,
+                                                   const Layout& others) {
     std::vector<std::int64_t> peers;
     std::vector<std::int64_t> starts;
     std::vector<std::int64_t> ends;
@@ -98,7 +99,7 @@ struct StageSketch {
         ends.push_back(both[d].end - mine[d].begin);
       }
     }
-    return {{"peers", peers}, {"starts", starts}, {"ends", ends}};
+    return {{"rank", std::int64_t{rank}}, {"peers", peers}, {"starts", starts}, {"ends", ends}};
   }
 };
 

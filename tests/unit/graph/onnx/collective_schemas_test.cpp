@@ -15,7 +15,8 @@ onnx::ModelProto with_collective(const std::string& graph) {
   return parse_model(R"(<ir_version: 8, opset_import: ["" : 18, "autopar" : 1]> shard )" + graph);
 }
 
-const std::string group = "mesh_axes = [0], ranks = [2, 3, 5]";
+const std::string group_of = "mesh_axes = [0], ranks = [2, 3, 5], rank = ";
+const std::string group = group_of + "1";
 
 /// The output shape that ONNX's own inference, strict, gives.
 Shape inferred(const std::string& input, const std::string& node) {
@@ -38,11 +39,11 @@ TEST_CASE("ONNX's inference knows the collectives' shapes") {
                                       ">(x)") == Shape{4, 7});
   CHECK(inferred("float[4, 7] x",
                  "y = autopar.ReduceScatter<reduce = \"max\", dim = 1, "
-                 "sizes = [3, 3, 1], rank = 2, " +
-                     group + ">(x)") == Shape{4, 1});
+                 "sizes = [3, 3, 1], " +
+                     group_of + "2>(x)") == Shape{4, 1});
   CHECK(inferred("float[2, 7] x",
                  "y = autopar.AllToAll<split_dim = 1, concat_dim = 0, split_sizes = [3, 3, 1], "
-                 "concat_sizes = [2, 2, 0], rank = 1, " +
+                 "concat_sizes = [2, 2, 0], " +
                      group + ">(x)") == Shape{4, 3});
   CHECK(inferred("float[4] x", "y = autopar.Broadcast<root = 0, " + group + ">(x)") == Shape{4});
   CHECK(inferred("", "y = autopar.Recv<peer = 1, shape = [2, 0], dtype = 1, " + group + ">()") ==
@@ -52,14 +53,14 @@ TEST_CASE("ONNX's inference knows the collectives' shapes") {
 TEST_CASE("a collective whose sizes do not fit its tensor is refused") {
   CHECK_THROWS(inferred("float[4, 8] x",
                         "y = autopar.ReduceScatter<reduce = \"sum\", dim = 1, "
-                        "sizes = [3, 3, 1], rank = 2, " +
-                            group + ">(x)"));
+                        "sizes = [3, 3, 1], " +
+                            group_of + "2>(x)"));
   CHECK_THROWS(inferred("float[4] x",
                         "y = autopar.AllGather<dim = 1, sizes = [3, 3, 1], " + group + ">(x)"));
   CHECK_THROWS(inferred("float[4, 7] x",
                         "y = autopar.ReduceScatter<reduce = \"sum\", dim = 1, "
-                        "sizes = [3, 3, 1], rank = 3, " +
-                            group + ">(x)"));
+                        "sizes = [3, 3, 1], " +
+                            group_of + "3>(x)"));
 }
 
 TEST_CASE("shards with collectives pass ONNX's checker and import as they are") {
@@ -71,6 +72,9 @@ TEST_CASE("shards with collectives pass ONNX's checker and import as they are") 
   send.set_op_type("Send");
   send.clear_output();
   send.clear_attribute();
+  onnx::AttributeProto& rank = *send.add_attribute();
+  rank.set_name("rank");
+  rank.set_type(onnx::AttributeProto::INT);
   for (const char* name : {"peers", "starts", "ends"}) {
     onnx::AttributeProto& attribute = *send.add_attribute();
     attribute.set_name(name);

@@ -184,7 +184,8 @@ TEST_CASE("collectives and every kind of attribute survive writing and reading")
                   {{"dim", std::int64_t{0}},
                    {"sizes", Ints{3, 3, 1}},
                    {"mesh_axes", Ints{0}},
-                   {"ranks", Ints{0, 1, 2}}}},
+                   {"ranks", Ints{0, 1, 2}},
+                   {"rank", std::int64_t{0}}}},
                  {"fill", "ConstantOfShape", "", {n}, {z}, {{"value", counting({1})}}}};
   graph.inputs = {x};
   graph.outputs = {y, z};
