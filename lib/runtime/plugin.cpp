@@ -21,6 +21,7 @@ std::filesystem::path plugin_folder() {
     file = std::filesystem::weakly_canonical(info.dli_fname);
   if (file.filename().string().starts_with("libautopar_runtime."))
     return file.parent_path() / "autopar";
+  if (file.filename().string().starts_with("libautopar_")) return file.parent_path();  // a plugin
   const auto program = std::filesystem::read_symlink("/proc/self/exe");
   return program.parent_path().parent_path() / "lib" / "autopar";
 }

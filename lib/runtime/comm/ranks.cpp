@@ -213,6 +213,13 @@ void Ranks::abort() noexcept {
   for (const Rank& rank : ranks_) rank.world->abort();
 }
 
+std::unique_ptr<HostCommunicator> meet_at_rendezvous(const LaunchOptions& options,
+                                                      const ExpectedRanks& expected) {
+  return meet_others(
+      {.rank = options.rank.value(), .size = expected.count, .rendezvous = options.rendezvous},
+      options, expected);
+}
+
 Ranks launch_ranks(const LaunchOptions& options, const ExpectedRanks& expected) {
   const bool is_given = expected.is_given || options.rank;
   const std::optional<LaunchedRank> launched =

@@ -75,6 +75,11 @@ struct ExpectedRanks {
   std::filesystem::path secret_file = {};  ///< unless another secret is given; may be empty
 };
 
+/// The world of this process' rank, which meets the others at options.rendezvous. Throws Error
+/// where they do not find together.
+std::unique_ptr<HostCommunicator> meet_at_rendezvous(const LaunchOptions& options,
+                                                     const ExpectedRanks& expected);
+
 /// The ranks that the options give this process. Waits for the other processes, if there are any;
 /// a launcher may have started more or fewer of them than are expected. Throws Error for options
 /// that contradict each other, and where the ranks do not find together.
