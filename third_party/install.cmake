@@ -8,10 +8,10 @@
 function(autopar_install)
   get_property(plugins TARGET autopar_plugins PROPERTY MANUALLY_ADDED_DEPENDENCIES)
   if(plugins)
-    # As a RUNPATH, the folders that they were linked from, and NVIDIA's usual one, come after
-    # LD_LIBRARY_PATH.
+    # As a RUNPATH, the libraries beside the program, the folders that they were linked from, and
+    # NVIDIA's usual one, come after LD_LIBRARY_PATH.
     set_target_properties(${plugins} PROPERTIES
-      INSTALL_RPATH_USE_LINK_PATH ON INSTALL_RPATH /usr/local/cuda/lib64)
+      INSTALL_RPATH_USE_LINK_PATH ON INSTALL_RPATH "$ORIGIN/..;/usr/local/cuda/lib64")
     install(TARGETS ${plugins} LIBRARY DESTINATION lib/autopar)
   endif()
   install(FILES README.md ARCHITECTURE.md LICENSE DESTINATION share/doc/autopar)

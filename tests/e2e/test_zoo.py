@@ -1,14 +1,16 @@
 """A sample model, split in every way, gives ONNX Runtime's output and the predicted bytes, in half
-precision, too."""
+precision, too, and its shards run in ONNX Runtime."""
 
 import json
 import os
 import shutil
 import sys
+from unittest import mock
 
 from onnx import TensorProto
 
-from support import SOURCE, Model, TemporaryFolderTest, autopar, mpirun
+import onnx_runtime_shards
+from support import SOURCE, Model, TemporaryFolderTest, autopar, mpirun, relative_error
 
 sys.path.insert(0, str(SOURCE / "scripts"))
 from gpu_checks import tiny_models  # noqa: E402
@@ -62,6 +64,16 @@ class ZooTest(TemporaryFolderTest):
                 self.assertLessEqual(peak, predicted, launcher)
                 self.assertLessEqual(predicted - weights, 1.5 * (peak - weights), launcher)
             shutil.rmtree(out)
+        if "mpi" in launchers and onnx_runtime_shards.runs(os.environ["AUTOPAR_MODEL"]):
+            self.check_in_onnx_runtime(bundle)
+
+    def check_in_onnx_runtime(self, bundle):
+        level = onnx_runtime_shards.level_of(os.environ["AUTOPAR_MODEL"])
+        with mock.patch.object(onnx_runtime_shards, "OPTIMIZATION", level):
+            made = onnx_runtime_shards.run_in_threads(bundle, self.model.inputs)
+        self.assertEqual(set(made), set(self.model.outputs))
+        for name, expected in self.model.outputs.items():
+            self.assertLessEqual(relative_error(expected, made[name]), self.model.tolerance, name)
 
     def test_memory_on_the_cpu_is_known_and_a_limit_that_holds_is_not_refused(self):
         for mesh, ranks in (("1", 1), ("2", 2), ("3", 3), ("4", 4), ("2x2", 4)):
