@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/file_digest.h"
 #include "bundle/secret_file.h"
+#include "runtime/comm/launcher.h"
 #include "runtime/comm/mpi_launch.h"
 #include "runtime/comm/ranks.h"
 #include "runtime/comm/thread_communicator.h"
@@ -32,13 +33,14 @@ World world_of(std::unique_ptr<runtime::HostCommunicator> communicator) {
 
 /// A kind of world, and what tells worlds of this process apart.
 struct Kind {
-  World (*make)(const SessionEntries& entries, int rank);
+  World (*make)(const SessionEntries& entries, const runtime::LaunchedRank& launched);
   std::string key;
   /// MPI starts but once in a process.
   bool stays = false;
+  runtime::LaunchedRank launched = {};  ///< of a world that has one rank in this process
 };
 
-World make_threads(const SessionEntries& entries, int /*rank*/) {
+World make_threads(const SessionEntries& entries, const runtime::LaunchedRank& /*none*/) {
   const auto count = static_cast<int>(entries.info.ranks.size());
   World world;
   for (auto& each : runtime::make_thread_communicators(count, entries.launch.timeout))
@@ -46,9 +48,10 @@ World make_threads(const SessionEntries& entries, int /*rank*/) {
   return world;
 }
 
-World make_at_rendezvous(const SessionEntries& entries, int rank) {
+World make_at_rendezvous(const SessionEntries& entries, const runtime::LaunchedRank& launched) {
   runtime::LaunchOptions options = entries.launch;
-  options.rank = rank;
+  options.rank = launched.rank;
+  options.rendezvous = launched.rendezvous;
   return world_of(runtime::meet_at_rendezvous(
       options, {.count = static_cast<int>(entries.info.ranks.size()),
                 .what = entries.bundle.string(),
@@ -56,7 +59,7 @@ World make_at_rendezvous(const SessionEntries& entries, int rank) {
                 .secret_file = entries.bundle / bundle::secret_file}));
 }
 
-World make_by_mpi(const SessionEntries& entries, int /*rank*/) {
+World make_by_mpi(const SessionEntries& entries, const runtime::LaunchedRank& /*as MPI tells*/) {
   World world = world_of(runtime::make_mpi_communicator(entries.launch.timeout));
   const Member& member = *world.members.front();
   if (std::cmp_not_equal(member.size(), entries.info.ranks.size()))
@@ -65,12 +68,20 @@ World make_by_mpi(const SessionEntries& entries, int /*rank*/) {
   return world;
 }
 
+/// A shard tells its rank, and with it whose place at a rendezvous its process takes; else the
+/// launcher that has started the process tells.
 Kind kind_of(const SessionEntries& entries, int rank) {
-  if (!entries.launch.rendezvous.empty())
-    return {make_at_rendezvous,
-            fmt::format("rendezvous {} {} {}", entries.launch.rendezvous, rank, entries.world)};
-  if (runtime::started_by_launcher()) return {make_by_mpi, "mpi", /*stays=*/true};
-  return {make_threads, fmt::format("threads {} {}", entries.bundle.string(), entries.world)};
+  runtime::LaunchOptions options = entries.launch;
+  if (!options.rendezvous.empty()) options.rank = rank;
+  const std::string bundle = entries.bundle.string();
+  const auto launched = runtime::find_launch(
+      runtime::process_surroundings(), options,
+      {.what = bundle, .ranks = static_cast<int>(entries.info.ranks.size())});
+  if (!launched) return {make_threads, fmt::format("threads {} {}", bundle, entries.world)};
+  if (launched->rendezvous.empty()) return {make_by_mpi, "mpi", /*stays=*/true, *launched};
+  return {make_at_rendezvous,
+          fmt::format("rendezvous {} {} {}", launched->rendezvous, launched->rank, entries.world),
+          /*stays=*/false, *launched};
 }
 
 struct Place {
@@ -95,7 +106,7 @@ std::shared_ptr<Member> join_world(const SessionEntries& entries, int rank) {
   const std::lock_guard lock(place.mutex);
   std::shared_ptr<World> world = place.world.lock();
   if (!world || (world->has_failed() && !kind.stays)) {
-    world = std::make_shared<World>(kind.make(entries, rank));
+    world = std::make_shared<World>(kind.make(entries, kind.launched));
     place.world = world;
     if (kind.stays) place.stays = world;
   }
