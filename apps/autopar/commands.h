@@ -14,4 +14,8 @@ void add_verify_command(CLI::App& app);
 void add_inspect_command(CLI::App& app);
 void add_calibrate_command(CLI::App& app);
 
+/// Options that print the application's texts for shells and man. Parsing tells of all that the
+/// application has by then.
+void add_printed_texts(CLI::App& app);
+
 }  // namespace autopar

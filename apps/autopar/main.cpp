@@ -78,6 +78,7 @@ int run_command(int argc, char** argv) {
       autopar::set_process_name(fmt::format("[rank {}] ", *rank));
     log.start();
   });
+  autopar::add_printed_texts(app);
   if (argc > 1 && argv[1][0] != '-' && tells_unknown_command(app, argv[1])) return wrong_usage;
   try {
     app.parse(argc, argv);

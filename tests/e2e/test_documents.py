@@ -112,8 +112,8 @@ class PagesTest(unittest.TestCase):
 
     def test_options_exist(self):
         known = set(OTHER_OPTIONS)
-        for command in PROGRAMS:
-            known |= set(re.findall(r"--[a-z][\w-]*", run(AUTOPAR, command, "--help").stdout))
+        for command in ((), *((name,) for name in PROGRAMS)):
+            known |= set(re.findall(r"--[a-z][\w-]*", run(AUTOPAR, *command, "--help").stdout))
         for page in PAGES:
             for code in re.findall(r"`([^`\n]+)`", prose(page)):
                 for option in re.findall(r"(?<![\w-])--[a-z][\w-]*", code):
