@@ -2,7 +2,10 @@
 # include/autopar and what find_package(autopar) reads, its plugins in lib/autopar, and the pages.
 # AUTOPAR_GPU_CHECK adds the programs that scripts/gpu_check runs.
 # AUTOPAR_PORTABLE adds, in lib, the shared libraries that the program needs, for machines without
-# them, with their licences; what a plugin alone needs (CUDA, NCCL, MPI) is the machine's own.
+# them, with their licences; what a plugin alone needs (CUDA, NCCL, MPI) is the machine's own, and so
+# are glibc and GCC's run-time libraries.
+# Debian's packages have a component each: program, mpi (its plugin), and development.
+set(CMAKE_INSTALL_DEFAULT_COMPONENT_NAME program)
 
 # autopar_install(): once every target is made.
 function(autopar_install)
@@ -12,14 +15,24 @@ function(autopar_install)
     # NVIDIA's usual one, come after LD_LIBRARY_PATH.
     set_target_properties(${plugins} PROPERTIES
       INSTALL_RPATH_USE_LINK_PATH ON INSTALL_RPATH "$ORIGIN/..;/usr/local/cuda/lib64")
-    install(TARGETS ${plugins} LIBRARY DESTINATION lib/autopar)
+    foreach(plugin ${plugins})
+      set(component program)
+      if(plugin STREQUAL autopar_mpi)
+        set(component mpi)
+      endif()
+      install(TARGETS ${plugin} LIBRARY DESTINATION lib/autopar COMPONENT ${component})
+    endforeach()
   endif()
   install(FILES README.md ARCHITECTURE.md LICENSE DESTINATION share/doc/autopar)
   install(DIRECTORY docs DESTINATION share/doc/autopar)
   file(GLOB_RECURSE schemas CONFIGURE_DEPENDS lib/*.schema.json apps/*.schema.json)
   install(FILES ${schemas} DESTINATION share/autopar/schemas)
   # What libraries of operators are compiled with (docs/operators-of-your-own.md).
-  install(FILES lib/graph/operators/autopar_operator.h DESTINATION include/autopar)
+  install(FILES lib/graph/operators/autopar_operator.h DESTINATION include/autopar
+    COMPONENT development)
+  # The program prints them of its options.
+  install(CODE "set(printer $<TARGET_FILE:autopar>)")
+  install(SCRIPT ${CMAKE_CURRENT_FUNCTION_LIST_DIR}/install_texts.cmake)
   autopar_install_libraries()
   set(programs autopar)
   if(AUTOPAR_GPU_CHECK)
@@ -38,9 +51,11 @@ function(autopar_install)
   endforeach()
   install(TARGETS ${programs} ${libraries} RUNTIME_DEPENDENCY_SET needed
     RUNTIME DESTINATION bin LIBRARY DESTINATION lib)
-  # glibc's parts belong together, and to the machine.
+  # glibc's parts belong together, and to the machine. Of GCC's libraries a process has but one, which
+  # other parts of it, such as Python's modules, need as new as they were built with.
   install(RUNTIME_DEPENDENCY_SET needed
     PRE_EXCLUDE_REGEXES "^ld-linux" "^lib(c|m|dl|rt|pthread|resolv|util)[.]so"
+      "^lib(stdc[+][+]|gcc_s)[.]so"
     LIBRARY DESTINATION lib)
   install(FILES ${AUTOPAR_ONNX_DIR}/share/doc/onnx/LICENSE DESTINATION share/doc/autopar/licences
     RENAME onnx OPTIONAL)
@@ -73,19 +88,23 @@ function(autopar_install_libraries)
   set(libraries autopar_planner_library autopar_runtime_library)
   set_target_properties(${libraries} PROPERTIES INSTALL_RPATH "$ORIGIN")
   if(NOT AUTOPAR_PORTABLE)
-    install(TARGETS ${libraries} LIBRARY DESTINATION lib)
+    install(TARGETS ${libraries} LIBRARY DESTINATION lib NAMELINK_COMPONENT development)
   endif()
   set(version_file ${CMAKE_BINARY_DIR}/autoparConfigVersion.cmake)
   write_basic_package_version_file(${version_file} COMPATIBILITY ExactVersion)
   install(FILES ${CMAKE_CURRENT_FUNCTION_LIST_DIR}/autoparConfig.cmake ${version_file}
-    DESTINATION lib/cmake/autopar)
+    DESTINATION lib/cmake/autopar COMPONENT development)
   install(CODE "set(source ${CMAKE_SOURCE_DIR}/lib)
-    set(headers ${AUTOPAR_PUBLIC_HEADERS})")
-  install(SCRIPT ${CMAKE_CURRENT_FUNCTION_LIST_DIR}/install_headers.cmake)
+    set(headers ${AUTOPAR_PUBLIC_HEADERS})" COMPONENT development)
+  install(SCRIPT ${CMAKE_CURRENT_FUNCTION_LIST_DIR}/install_headers.cmake COMPONENT development)
 endfunction()
 
-set(CPACK_GENERATOR TGZ)
-set(CPACK_PACKAGE_FILE_NAME autopar-${PROJECT_VERSION}-linux-${CMAKE_SYSTEM_PROCESSOR})
-set(CPACK_STRIP_FILES ON)
-set(CPACK_THREADS 0)
-include(CPack)
+# autopar_package(): what `cpack` makes of that.
+function(autopar_package)
+  set(CPACK_GENERATOR TGZ)
+  set(CPACK_PACKAGE_FILE_NAME autopar-${PROJECT_VERSION}-linux-${CMAKE_SYSTEM_PROCESSOR})
+  set(CPACK_STRIP_FILES ON)
+  set(CPACK_THREADS 0)
+  include(${CMAKE_CURRENT_FUNCTION_LIST_DIR}/debian.cmake)
+  include(CPack)
+endfunction()
