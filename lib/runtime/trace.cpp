@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/read_file.h"
 #include "base/whole_file.h"
 
 namespace autopar::runtime {
@@ -53,6 +54,31 @@ std::chrono::nanoseconds busy_time(const std::vector<Span>& spans) {
     until = end;
   }
   return busy;
+}
+
+constexpr int most_ranks = 1 << 20;
+
+std::chrono::nanoseconds from_microseconds(double time) {
+  constexpr double longest = 1e15;  // 30 years
+  if (!(time >= 0 && time <= longest)) throw std::out_of_range("a time");
+  return std::chrono::round<std::chrono::nanoseconds>(
+      std::chrono::duration<double, std::micro>(time));
+}
+
+/// Throws what the JSON library or the standard one throws where the event is not one of ours.
+Span span_of_event(const json& event) {
+  const json& arguments = event.at("args");
+  Span span;
+  const int queue = event.at("tid").get<int>();
+  if (queue < 0 || queue >= static_cast<int>(num_queues)) throw std::out_of_range("a queue");
+  span.queue = static_cast<Queue>(queue);
+  span.node = event.at("name").get<std::string>();
+  span.op_type = arguments.at("op_type").get<std::string>();
+  span.microbatch = arguments.at("microbatch").get<int>();
+  if (arguments.contains("bytes")) span.bytes = arguments.at("bytes").get<std::int64_t>();
+  span.begin = from_microseconds(event.at("ts").get<double>());
+  span.duration = from_microseconds(event.at("dur").get<double>());
+  return span;
 }
 
 double in_microseconds(std::chrono::nanoseconds time) {
@@ -163,6 +189,26 @@ void check_trace_file(const std::filesystem::path& file, const char* option) {
   } catch (const Error& cause) {
     fail("{}: {}", option, cause.what());
   }
+}
+
+std::vector<std::vector<Span>> load_trace(const std::filesystem::path& file, const char* option) {
+  const std::string text = read_file(
+      file, std::string(option) + " {} cannot be read ({}); give a trace of run --profile");
+  std::vector<std::vector<Span>> by_rank;
+  try {
+    const json trace = json::parse(text);
+    for (const json& event : trace.at("traceEvents")) {
+      if (event.at("ph") != "X") continue;
+      const int rank = event.at("pid").get<int>();
+      if (rank < 0 || rank >= most_ranks) throw std::out_of_range("a rank");
+      if (static_cast<std::size_t>(rank) >= by_rank.size())
+        by_rank.resize(static_cast<std::size_t>(rank) + 1);
+      by_rank[static_cast<std::size_t>(rank)].push_back(span_of_event(event));
+    }
+  } catch (const std::exception&) {
+    fail("{} {}: it is no trace of run --profile", option, file.string());
+  }
+  return by_rank;
 }
 
 void save_trace(const std::filesystem::path& file, std::span<const std::vector<Span>> by_rank,

@@ -32,6 +32,9 @@ bool is_pipeline(std::span<const std::vector<Span>> by_rank);
 /// Throws Error, naming the option that the file was given with, where such a file cannot be
 /// written; writes none.
 void check_trace_file(const std::filesystem::path& file, const char* option);
+/// What save_trace wrote, by rank, from time 0 on; of a rank that has none, no spans. Throws Error,
+/// naming the option, for a file that is not such a trace.
+std::vector<std::vector<Span>> load_trace(const std::filesystem::path& file, const char* option);
 void save_trace(const std::filesystem::path& file, std::span<const std::vector<Span>> by_rank,
                 const char* option);
 
