@@ -36,4 +36,11 @@ program::RunBytes run_bytes_on(const cost::DeviceModel& device) {
   };
 }
 
+program::RunGraph run_graph_on(const cost::DeviceModel& device, const graph::Graph& rank_graph) {
+  runtime::PackedGraph packed =
+      runtime::packed_graph(rank_graph, kernels_for(device), /*microbatches=*/1);
+  const std::int64_t weights = graph::constant_bytes(rank_graph);
+  return {std::move(packed.graph), std::move(packed.lifetimes), {weights, weights + packed.bytes}};
+}
+
 }  // namespace autopar::planner

@@ -21,4 +21,7 @@ void fit_to_model(std::vector<cost::CostModel>& models, const graph::Graph& grap
 /// The runtime's answer for whichever of kernels_for() needs most.
 program::RunBytes run_bytes_on(const cost::DeviceModel& device);
 
+/// A rank's graph as it runs on that of kernels_for() which needs most memory.
+program::RunGraph run_graph_on(const cost::DeviceModel& device, const graph::Graph& rank_graph);
+
 }  // namespace autopar::planner

@@ -14,7 +14,6 @@
 #include "planner/write_bundle.h"
 #include "program/memory_prediction.h"
 #include "program/pipeline_program.h"
-#include "runtime/run_bytes.h"
 
 namespace autopar::planner {
 
@@ -108,14 +107,6 @@ std::string operators_text(const Graph& graph, const plan::Plan& plan,
   return text + cheap_text(graph, groups);
 }
 
-/// The rank's graph as it runs on that of the devices in question which needs most memory.
-program::RunGraph run_of(const Graph& rank_graph, const cost::DeviceModel& device) {
-  runtime::PackedGraph packed =
-      runtime::packed_graph(rank_graph, kernels_for(device), /*microbatches=*/1);
-  const std::int64_t weights = graph::constant_bytes(rank_graph);
-  return {std::move(packed.graph), std::move(packed.lifetimes), {weights, weights + packed.bytes}};
-}
-
 /// A line for each kind of collective.
 std::string collectives_table(std::span<const plan::CollectiveUse> uses) {
   if (uses.empty()) return "  no communication\n";
@@ -148,7 +139,7 @@ std::string profile_text(const FoundPlan::Profile& profile) {
     // The shares of a stage's first rank are the largest.
     const Graph shard = program::rank_graph(pipeline, program, stage.first_rank);
     text += memory_text(stage.plan.predicted,
-                        program::find_memory_peak(run_of(shard, device), most_buffers));
+                        program::find_memory_peak(run_graph_on(device, shard), most_buffers));
     if (!pipeline.is_pipeline()) text += communication;
     const cost::CostModel cost(device, stage.plan.mesh);
     text += operators_text(graph, stage.plan, plan::group_operators(graph, cost, stage.plan));

@@ -10,10 +10,8 @@
 #include "base/file_digest.h"
 #include "bundle/meta_info.h"
 #include "bundle/nearest_profile.h"
-#include "cost/device_file.h"
-#include "graph/arena.h"
 #include "planner/device_fit.h"
-#include "planner/load_model.h"
+#include "planner/planned_structure.h"
 #include "planner/profile_info.h"
 #include "planner/structure.h"
 #include "planner/summary.h"
@@ -29,84 +27,12 @@ namespace fs = std::filesystem;
 using graph::Graph;
 using runtime::InputShapes;
 
-/// What is read of a bundle once.
-struct Structure {
-  bundle::MetaInfo info;
-  cost::DeviceModel device;
-  std::vector<std::vector<search::OtherStage>> stages;  ///< by profile
-};
-
-/// The entries of plan.json that are for one stage of a profile.
-std::vector<search::Pin> entries_for(const std::vector<search::Pin>& entries,
-                                     const bundle::ProfileInfo& profile,
-                                     const bundle::StageInfo& stage) {
-  std::vector<search::Pin> own;
-  for (const search::Pin& entry : entries)
-    if (entry.profile.value_or(profile.binding) == profile.binding &&
-        entry.stage.value_or(stage.stage) == stage.stage)
-      own.push_back(entry);
-  return own;
-}
-
-sharding::DeviceMesh mesh_of(const bundle::StageInfo& stage) {
-  std::vector<int> sizes;
-  for (const bundle::MeshAxis& axis : stage.mesh) sizes.push_back(axis.size);
-  return sharding::DeviceMesh(sizes);
-}
-
-Structure read_structure(bundle::MetaInfo info, const fs::path& dir) {
-  bundle::check_common_files(info.files, dir);
-  bundle::check_common_files(info.structure, dir);
-  cost::DeviceModel device = cost::load_device_file(dir / bundle::device_file);
-  const std::vector<search::Pin> entries = search::load_pins(dir / bundle::plan_file);
-  std::vector<std::vector<search::OtherStage>> stages;
-  for (const bundle::ProfileInfo& profile : info.profiles) {
-    std::vector<search::OtherStage>& of_profile = stages.emplace_back();
-    for (const bundle::StageInfo& stage : info.stages)
-      of_profile.push_back({cost::CostModel(device, mesh_of(stage)), stage.ranks.front(),
-                            entries_for(entries, profile, stage)});
-  }
-  return {std::move(info), std::move(device), std::move(stages)};
-}
-
-void set_states(const bundle::MetaInfo& info, Graph& graph) {
-  const auto place_of = [&](const std::vector<graph::ValueId>& ports, const std::string& name) {
-    const auto is_it = [&](graph::ValueId id) { return graph.value(id).name == name; };
-    return static_cast<std::size_t>(std::ranges::find_if(ports, is_it) - ports.begin());
-  };
-  for (const bundle::StateInfo& state : info.states)
-    graph.states.push_back(
-        {place_of(graph.outputs, state.output), place_of(graph.inputs, state.input)});
-}
-
-/// Throws Error where the structure is another model's than the ranks' graphs are.
-void check_ports(const bundle::MetaInfo& info, const Graph& graph, const fs::path& dir) {
-  const auto is_it = [&](graph::ValueId id, const bundle::PortInfo& port) {
-    const graph::Value& value = graph.value(id);
-    return value.name == port.name && value.type == port.type &&
-           value.shape.size() == port.shape.size();
-  };
-  const bundle::ProfileInfo& profile = info.profiles.front();
-  if (!std::ranges::equal(graph.inputs, profile.inputs, is_it) ||
-      !std::ranges::equal(graph.outputs, profile.outputs, is_it))
-    fail("{} has other inputs or outputs than meta-info.json; partition the model again",
-         (dir / bundle::structure_file).string());
-}
-
-/// The model with inputs of these shapes. Weights have no data.
-Graph import(const Structure& structure, const fs::path& dir, const InputShapes& inputs,
-             const std::string& limits) {
-  Graph graph = import_structure(dir, inputs, limits);
-  check_ports(structure.info, graph, dir);
-  set_states(structure.info, graph);
-  return graph;
-}
-
 /// By rank: predicted as for a plan where a bound that is quickly known does not tell enough.
 /// Throws Error where a rank needs more than the plan may take.
 std::vector<std::int64_t> checked_peaks(const plan::PipelinePlan& plan,
                                         const program::PipelineProgram& program,
-                                        const Structure& structure, const InputShapes& inputs) {
+                                        const PlannedStructure& structure,
+                                        const InputShapes& inputs) {
   std::vector<std::int64_t> peaks(structure.info.ranks.size());
   const std::int64_t limit = structure.info.memory_limit_bytes;
   const program::RunBytes run_bytes = run_bytes_on(structure.device);
@@ -169,9 +95,9 @@ struct PlannedShape {
   program::PipelineProgram program;
 };
 
-runtime::ShapedProgram make(const Structure& structure, const fs::path& dir,
+runtime::ShapedProgram make(const PlannedStructure& structure, const fs::path& dir,
                             const InputShapes& inputs, const std::string& limits) {
-  const Graph graph = import(structure, dir, inputs, limits);
+  const Graph graph = import_model(structure, dir, inputs, limits);
   const auto made = std::make_shared<PlannedShape>();
   made->plan = search::similar_pipeline(
       graph, structure.stages[bundle::nearest_profile(structure.info, inputs)]);
@@ -190,9 +116,9 @@ runtime::ShapeSource shape_source(const fs::path& bundle_dir, const std::string&
   graph::parse_import_limits(limits);  // what is wrong with them is told at once
   bundle::MetaInfo info = bundle::load_meta_info(bundle_dir);
   if (info.structure.empty()) return {};
-  const auto structure = std::make_shared<std::optional<Structure>>();
+  const auto structure = std::make_shared<std::optional<PlannedStructure>>();
   return [=](const InputShapes& inputs) {
-    if (!*structure) *structure = read_structure(info, bundle_dir);
+    if (!*structure) *structure = read_planned_structure(info, bundle_dir);
     return make(**structure, bundle_dir, inputs, limits);
   };
 }

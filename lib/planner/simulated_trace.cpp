@@ -1,3 +1,5 @@
+#include "planner/simulated_trace.h"
+
 #include <utility>
 
 #include "planner/find_plan.h"
@@ -31,25 +33,30 @@ runtime::Span span_of(SimulatedStep step) {
   return span;
 }
 
-/// A run of the plan as the cost model has it, in the form of a profile: by rank, from time 0 on.
-/// A plan for more than 64 ranks has those of the first rank of each stage alone.
-std::vector<std::vector<runtime::Span>> simulated_spans(const plan::PipelinePlan& plan,
-                                                        const cost::DeviceModel& device) {
+/// Of a plan for more than 64 ranks those of the first rank of each stage alone.
+std::vector<int> told_ranks(const plan::PipelinePlan& plan) {
   constexpr int most_ranks = 64;
-  const program::PipelineProgram program = program::lower(plan, device);
-  const program::Simulation simulation(plan, program, device);
-  std::vector<std::vector<runtime::Span>> by_rank(static_cast<std::size_t>(plan.num_devices()));
+  std::vector<int> told;
   for (const plan::StagePlan& stage : plan.stages) {
     const int ranks = plan.num_devices() > most_ranks ? 1 : stage.num_devices();
-    for (int rank = stage.first_rank; rank < stage.first_rank + ranks; ++rank) {
-      for (SimulatedStep& step : simulation.steps(rank))
-        by_rank[static_cast<std::size_t>(rank)].push_back(span_of(std::move(step)));
-    }
+    for (int rank = stage.first_rank; rank < stage.first_rank + ranks; ++rank) told.push_back(rank);
   }
-  return by_rank;
+  return told;
 }
 
 }  // namespace
+
+std::vector<std::vector<runtime::Span>> simulated_spans(const plan::PipelinePlan& plan,
+                                                        const program::PipelineProgram& program,
+                                                        const cost::DeviceModel& device,
+                                                        std::span<const int> ranks) {
+  const program::Simulation simulation(plan, program, device);
+  std::vector<std::vector<runtime::Span>> by_rank(static_cast<std::size_t>(plan.num_devices()));
+  for (const int rank : ranks)
+    for (SimulatedStep& step : simulation.steps(rank))
+      by_rank[static_cast<std::size_t>(rank)].push_back(span_of(std::move(step)));
+  return by_rank;
+}
 
 void check_trace_file(const std::filesystem::path& trace) {
   runtime::check_trace_file(trace, "--simulate");
@@ -59,7 +66,9 @@ void save_simulation(const Plan& plan, const std::filesystem::path& trace) {
   const FoundPlan& found = plan.contents();
   if (found.profiles.size() > 1)
     fail("--simulate {}: it plays one profile; give each --shape one value", trace.string());
-  const auto spans = simulated_spans(found.profiles.front().plan, found.profiles.front().device);
+  const auto& [pipeline, device] = found.profiles.front();
+  const auto spans =
+      simulated_spans(pipeline, program::lower(pipeline, device), device, told_ranks(pipeline));
   json_text([&] { runtime::save_trace(trace, spans, "--simulate"); });
 }
 

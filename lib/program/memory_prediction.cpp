@@ -27,20 +27,6 @@ std::vector<std::int64_t> likeness(const std::set<Kind>& kinds, const sharding::
   return likeness;
 }
 
-/// Bytes alive at each step.
-std::vector<std::int64_t> usage_by_step(const std::vector<BufferLifetime>& lifetimes,
-                                        std::size_t steps) {
-  std::vector<std::int64_t> usage(steps + 1, 0);
-  for (const BufferLifetime& buffer : lifetimes) {
-    if (buffer.bytes == 0) continue;
-    usage[buffer.first] += buffer.bytes;
-    usage[static_cast<std::size_t>(buffer.last) + 1] -= buffer.bytes;
-  }
-  std::inclusive_scan(usage.begin(), usage.end(), usage.begin());
-  usage.pop_back();
-  return usage;
-}
-
 std::vector<MemoryPeak::Buffer> alive_at(int step, const graph::Graph& graph,
                                          const std::vector<BufferLifetime>& lifetimes) {
   std::vector<MemoryPeak::Buffer> alive;
@@ -79,11 +65,23 @@ MemoryPrediction predict_memory(const graph::Graph& rank_graph, int microbatches
   return {weight_bytes, weight_bytes + run_bytes(rank_graph, microbatches)};
 }
 
+std::vector<std::int64_t> activation_bytes(const RunGraph& run) {
+  std::vector<std::int64_t> usage(run.graph.nodes.size() + 1, 0);
+  for (const BufferLifetime& buffer : run.lifetimes) {
+    if (buffer.bytes == 0) continue;
+    usage[buffer.first] += buffer.bytes;
+    usage[static_cast<std::size_t>(buffer.last) + 1] -= buffer.bytes;
+  }
+  std::inclusive_scan(usage.begin(), usage.end(), usage.begin());
+  usage.pop_back();
+  return usage;
+}
+
 MemoryPeak find_memory_peak(const RunGraph& run, std::size_t most_listed) {
   MemoryPeak peak;
   peak.weight_bytes = run.predicted.weight_bytes;
   if (!run.graph.nodes.empty()) {
-    const auto usage = usage_by_step(run.lifetimes, run.graph.nodes.size());
+    const auto usage = activation_bytes(run);
     const auto step = std::ranges::max_element(usage) - usage.begin();
     const graph::Node& node = run.graph.nodes[step];
     peak.node = node.name;

@@ -54,6 +54,9 @@ struct RunGraph {
   MemoryPrediction predicted;
 };
 
+/// Of all values alive at each step, constants aside; a step a node.
+std::vector<std::int64_t> activation_bytes(const RunGraph& run);
+
 /// The first of several equal peaks. `largest` has at most `most_listed` buffers.
 MemoryPeak find_memory_peak(const RunGraph& run, std::size_t most_listed);
 
