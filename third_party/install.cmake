@@ -59,8 +59,12 @@ function(autopar_install)
     LIBRARY DESTINATION lib)
   install(FILES ${AUTOPAR_ONNX_DIR}/share/doc/onnx/LICENSE DESTINATION share/doc/autopar/licences
     RENAME onnx OPTIONAL)
+  set(charts "")
+  if(CHART_JS)
+    set(charts */chart.js/chart.min.js)  # lib/planner/report/page_files.cmake
+  endif()
   install(CODE "set(architecture ${CMAKE_LIBRARY_ARCHITECTURE})
-    set(notice_files */CLI11Config.cmake */nlohmann_jsonConfig.cmake */boost/version.hpp)")
+    set(notice_files */CLI11Config.cmake */nlohmann_jsonConfig.cmake */boost/version.hpp ${charts})")
   install(SCRIPT ${CMAKE_CURRENT_FUNCTION_LIST_DIR}/install_notices.cmake)
 endfunction()
 

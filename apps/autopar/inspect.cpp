@@ -123,16 +123,19 @@ void print_bundle(const bundle::MetaInfo& info, bool json) {
 
 struct InspectCommand {
   planner::ModelOptions model{.weights_may_be_absent = true};
+  planner::ReportOptions report{};  ///< of a bundle; without a file for none
   bool json = false;
 
   void run() const {
     const std::filesystem::path& what = model.file;
     put_back_replaced(what);
+    if (!report.file.empty()) check_report();
     if (std::filesystem::is_directory(what)) {
       if (!model.shapes.empty())
         fail("--shape {}: a bundle has its profiles; leave it out", model.shapes.front());
       const bundle::MetaInfo info = bundle::load_meta_info(what);
       bundle::check_all_files(info, what);
+      if (!report.file.empty()) planner::save_report(what, report, model.limits);
       print_bundle(info, json);
     } else {
       check_one_profile();
@@ -141,6 +144,13 @@ struct InspectCommand {
   }
 
  private:
+  void check_report() const {
+    if (!std::filesystem::is_directory(model.file))
+      fail("--report {}: of a model, give it to plan, which knows how it is split",
+           report.file.string());
+    planner::check_report_options(report);
+  }
+
   void check_one_profile() const {
     const std::size_t profiles = planner::profiles_of(model).size();
     if (profiles > 1)
@@ -175,6 +185,7 @@ void add_inspect_command(CLI::App& app) {
          "Shape of a model input, NAME=1x128 or a glob, or extent of a symbol, batch=1, with "
          "which the end of the model is told whose shapes only a run tells; may be repeated")
       ->allow_extra_args(false);
+  add_report_options(*sub, command->report);
   sub->add_flag("--json", command->json, "Print it as JSON");
   sub->callback([command] { command->run(); });
 }

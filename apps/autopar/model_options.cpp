@@ -107,6 +107,15 @@ void add_operators_option(CLI::App& command) {
       ->allow_extra_args(false);
 }
 
+void add_report_options(CLI::App& command, planner::ReportOptions& options) {
+  CLI::Option* report = command.add_option(
+      "--report", options.file, "Write a page that shows it, one HTML file that needs no network");
+  command
+      .add_option("--measured", options.measured,
+                  "A trace of run --profile, to be shown in the report beside what is predicted")
+      ->needs(report);
+}
+
 void check_usage(const planner::PlanOptions& options) {
   if (!options.presolve && options.search != "ilp")
     throw CLI::ValidationError("--no-presolve", "is for --search ilp alone; leave it out");

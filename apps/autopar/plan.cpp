@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/problems.h"
 #include "commands.h"
 #include "model_options.h"
 #include "planner/sizing.h"
@@ -26,6 +27,7 @@ struct PlanCommand {
   std::vector<std::filesystem::path> compare{};  ///< two, or none
   std::filesystem::path simulate{};              ///< the trace to write; empty for none
   planner::SizingOptions sizing{.devices = {plan.device}};  ///< --ngpus, --device and --price
+  planner::ReportOptions report{};               ///< without a file for none
 
   bool makes_table() const {
     return sizing.ngpus.size() > 1 || sizing.devices.size() > 1 || !sizing.prices.empty();
@@ -33,6 +35,8 @@ struct PlanCommand {
 
   void run() {
     if (!compare.empty()) {
+      if (has_report()) planner::check_report_options(report);
+      if (has_report()) planner::save_comparison_report(compare[0], compare[1], report);
       fmt::print("{}", planner::compare(compare[0], compare[1], json));
       return;
     }
@@ -40,13 +44,12 @@ struct PlanCommand {
     if (makes_table()) return print_sizing();
     plan.ngpus = sizing.ngpus.front();
     plan.device = sizing.devices.front();
-    planner::check_options(model, plan, [&] {
-      if (!simulate.empty() && explain.empty()) planner::check_trace_file(simulate);
-    });
+    planner::check_options(model, plan, [&] { check_files(); });
     const planner::Model loaded = planner::load_model(model, plan);
     if (!explain.empty()) return print_explanation(loaded);
     const planner::Plan found = planner::plan(loaded, plan);
     if (!simulate.empty()) planner::save_simulation(found, simulate);
+    if (has_report()) planner::save_report(found, report);
     fmt::print("{}", json ? planner::plan_json(found) + "\n" : planner::report_text(found));
     if (found.summary().interrupted) throw CLI::RuntimeError(interrupted);
   }
@@ -57,6 +60,16 @@ struct PlanCommand {
     const planner::Sizing found = planner::size(planner::load_model(model, plan), plan, sizing);
     fmt::print("{}", json ? planner::sizing_json(found) + "\n" : planner::sizing_text(found));
     if (found.interrupted) throw CLI::RuntimeError(interrupted);
+  }
+
+  bool has_report() const { return !report.file.empty(); }
+
+  void check_files() const {
+    Problems problems;
+    if (!simulate.empty() && explain.empty())
+      problems.collect([&] { planner::check_trace_file(simulate); });
+    if (has_report()) problems.collect([&] { planner::check_report_options(report); });
+    problems.throw_if_any();
   }
 
   void print_explanation(const planner::Model& loaded) const {
@@ -168,6 +181,9 @@ void add_plan_command(CLI::App& app) {
   sub->add_option("--simulate", command->simulate,
                   "Play the plan on the cost model and write the trace, as run --profile does");
   const CompareOption compare(*sub, *command);
+  add_report_options(*sub, command->report);
+  sub->get_option("--explain")->excludes("--report");
+  sub->get_option("--measured")->excludes("--compare");
   sub->add_flag("--json", command->json, "Print JSON, a plan as plan.json has it");
   sub->callback([command, compare, sub] {
     compare.check();

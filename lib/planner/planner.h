@@ -162,6 +162,26 @@ void save_simulation(const Plan& plan, const std::filesystem::path& trace);
 /// Throws Error where the trace cannot be written there; writes none.
 void check_trace_file(const std::filesystem::path& trace);
 
+/// A page that shows a plan, one HTML file that needs no network.
+struct ReportOptions {
+  std::filesystem::path file{};      ///< is replaced where it is there
+  std::filesystem::path measured{};  ///< a trace of run --profile to be shown beside it; or empty
+};
+
+/// Throws all that is wrong with the options, at once; writes nothing. Of a build without the
+/// library of charts it says that.
+void check_report_options(const ReportOptions& options);
+/// Whole or not at all. Throws Error as check_report_options, and where the trace has other ranks
+/// than the plan.
+void save_report(const Plan& plan, const ReportOptions& options);
+/// The same of a bundle, whose model is read within these limits (ModelOptions::limits). Throws
+/// Error where it has microbatches or a tail: then it does not hold the model.
+void save_report(const std::filesystem::path& bundle_dir, const ReportOptions& options,
+                 const std::string& limits = {});
+/// The same of how two plans differ, as compare() tells it.
+void save_comparison_report(const std::filesystem::path& a, const std::filesystem::path& b,
+                            const ReportOptions& options);
+
 /// Searches for a plan of one stage and tells of one operator, by its name or a glob whose first
 /// match counts, what each of its candidate strategies would cost; as text or JSON.
 std::string explain(const Model& model, const PlanOptions& options, const std::string& op,
