@@ -160,7 +160,7 @@ void add_lists_of_devices(CLI::App& sub, PlanCommand& command) {
 /// Of lists nothing but the table is told.
 void check_lists(const CLI::App& sub, const PlanCommand& command) {
   if (!command.makes_table()) return;
-  for (const char* name : {"--explain", "--simulate"})
+  for (const char* name : {"--explain", "--simulate", "--report"})
     if (sub.get_option(name)->count() > 0)
       throw CLI::ValidationError(name,
                                  "tells of one plan: give one --ngpus, one --device and no "
