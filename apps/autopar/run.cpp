@@ -221,15 +221,15 @@ struct RunCommand {
     const bool is_on_gpu = median(result.device_seconds) > 0;  // CPUs have no clock of their own
     if (options.loop.is_loop() || !planner::is_for_this_device(info.device, dir, is_on_gpu))
       return std::nullopt;
-    const auto has_its_shapes = [&given](const bundle::ProfileInfo& profile) {
-      return std::ranges::all_of(profile.inputs, [&given](const bundle::PortInfo& port) {
+    const auto has_its_shapes = [&given](const bundle::ProfileInfo& each) {
+      return std::ranges::all_of(each.inputs, [&given](const bundle::PortInfo& port) {
         const auto found = given.find(port.name);
         return found != given.end() && found->second.shape() == port.shape;
       });
     };
-    const auto profile = std::ranges::find_if(info.profiles, has_its_shapes);
-    if (profile == info.profiles.end()) return std::nullopt;
-    return profile->cost_seconds;
+    const auto planned = std::ranges::find_if(info.profiles, has_its_shapes);
+    if (planned == info.profiles.end()) return std::nullopt;
+    return planned->cost_seconds;
   }
 
   /// A line where the prediction is far from what was measured.

@@ -1,6 +1,7 @@
 #include "runtime/trace.h"
 
 #include <catch2/catch.hpp>
+#include <fstream>
 #include <nlohmann/json.hpp>
 #include <set>
 
@@ -47,6 +48,42 @@ TEST_CASE("A trace has a process a rank, a thread a queue, and microseconds from
      "args": {"op_type": "AllReduce", "microbatch": 3, "bytes": 4096}}
   ])");
   CHECK(trace["traceEvents"] == expected);
+}
+
+TEST_CASE("A trace that was written is read again, from time 0 on") {
+  const TemporaryFolder folder;
+  const std::vector<std::vector<Span>> by_rank{{}, two_spans()};
+  save_trace(folder.path() / "trace.json", by_rank, "--profile");
+  const auto read = load_trace(folder.path() / "trace.json", "--measured");
+  REQUIRE(read.size() == 2);
+  CHECK(read[0].empty());
+  REQUIRE(read[1].size() == 2);
+  CHECK(read[1][0].begin == nanoseconds(0));
+  CHECK(read[1][1].begin == nanoseconds(2500));
+  CHECK(read[1][0].duration == nanoseconds(2500));
+  CHECK(read[1][0].node == by_rank[1][0].node);
+  CHECK(read[1][1].queue == Queue::communication);
+  CHECK(read[1][1].op_type == "AllReduce");
+  CHECK(read[1][1].bytes == 4096);
+  CHECK(read[1][1].microbatch == 3);
+}
+
+TEST_CASE("What is no trace is refused by name") {
+  const TemporaryFolder folder;
+  const auto file = folder.path() / "trace.json";
+  for (const char* text :
+       {"", "[]", "{}", R"({"traceEvents": 1})", R"({"traceEvents": [{}]})",
+        R"({"traceEvents": [{"ph": "X", "name": "n", "pid": -1, "tid": 0, "ts": 0, "dur": 0,
+            "args": {"op_type": "O", "microbatch": 0}}]})",
+        R"({"traceEvents": [{"ph": "X", "name": "n", "pid": 0, "tid": 4, "ts": 0, "dur": 0,
+            "args": {"op_type": "O", "microbatch": 0}}]})",
+        R"({"traceEvents": [{"ph": "X", "name": "n", "pid": 0, "tid": 0, "ts": 0, "dur": 1e300,
+            "args": {"op_type": "O", "microbatch": 0}}]})"}) {
+    CAPTURE(text);
+    std::ofstream(file) << text;
+    CHECK_THROWS_WITH(load_trace(file, "--measured"),
+                      Catch::Matchers::Contains("it is no trace of run --profile"));
+  }
 }
 
 Span span_at(Queue queue, int begin, int end) {
