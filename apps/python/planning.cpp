@@ -56,6 +56,7 @@ void bind_results(nb::module_& module) {
       .def_ro("cost_seconds", &PlanSummary::cost_seconds)
       .def_ro("lower_bound_seconds", &PlanSummary::lower_bound_seconds)
       .def_ro("proven_optimal", &PlanSummary::proven_optimal)
+      .def_ro("interrupted", &PlanSummary::interrupted)
       .def_ro("weight_bytes", &PlanSummary::weight_bytes)
       .def_ro("peak_bytes", &PlanSummary::peak_bytes)
       .def_ro("one_device_seconds", &PlanSummary::one_device_seconds)

@@ -222,14 +222,14 @@ signal.signal(signal.SIGINT, signal.SIG_DFL)  # only the library catches it
 print("ready", flush=True)
 plan = autopar.plan({str(MODELS / "llama-torchscript" / "model.onnx")!r}, ngpus=4, mesh="2x2",
                     shapes={{"input_ids": (4, 16)}}, memory=560000, time_limit=3600)
-print(plan.summary.ranks, plan.summary.proven_optimal)
+print(plan.summary.ranks, plan.summary.proven_optimal, plan.summary.interrupted)
 """
         with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True) as ran:
             self.assertEqual(ran.stdout.readline(), "ready\n")
             wait_until_it_catches(ran, signal.SIGINT)
             ran.send_signal(signal.SIGINT)
             printed, _ = ran.communicate(timeout=600)
-        self.assertEqual((ran.returncode, printed), (0, "4 False\n"))
+        self.assertEqual((ran.returncode, printed), (0, "4 False True\n"))
 
     def test_the_environment_is_as_before(self):
         script = f"import os, sys; sys.path.insert(0, {os.environ['AUTOPAR_PYTHON_DIR']!r}); import autopar"

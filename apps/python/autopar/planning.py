@@ -24,7 +24,8 @@ class Plan:
         self._found = found
         self.summary = found.summary()
         """What it predicts: ranks, stages, cost_seconds, lower_bound_seconds, proven_optimal,
-        weight_bytes and peak_bytes of the fullest rank, one_device_seconds, one_device_bytes."""
+        interrupted (by Ctrl-C), weight_bytes and peak_bytes of the fullest rank,
+        one_device_seconds, one_device_bytes."""
 
     def json(self):
         """The contents of plan.json: the strategy of every operator."""
