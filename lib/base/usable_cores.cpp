@@ -61,7 +61,7 @@ CoreSet parse_cores(const std::string& what, const std::string& text) {
     ++place;
   }
   std::ranges::sort(cores);
-  cores.erase(std::ranges::unique(cores).begin(), cores.end());
+  cores.erase(std::unique(cores.begin(), cores.end()), cores.end());
   if (cores.empty()) refuse();
   return cores;
 }

@@ -203,6 +203,17 @@ std::vector<int> least_to_pack(const PlanTask& task, PlanProblem built, const Le
   return best;
 }
 
+/// Throws NothingFits, which names the least memory known, where even that choice does not fit.
+void require_to_fit(const PlanTask& task, const LeastPeak& least) {
+  const std::int64_t peak = peak_of(plans_of(task, least.choice));
+  if (peak <= task.limit()) return;
+  throw NothingFits(
+      fmt::format("nothing fits a memory limit of {} a device: the smallest known to do is {}: "
+                  "raise --memory or add devices",
+                  in_mebibytes(task.limit()), in_mebibytes(peak)),
+      peak, least.lower_bound > task.limit());
+}
+
 /// The choice that needs least memory, whatever it costs; weights stay within a fair share where
 /// that is asked for. Throws NothingFits where the time or an interruption let none be found.
 LeastPeak find_least_memory(const PlanTask& task, Incumbent& incumbent) {
@@ -214,14 +225,23 @@ LeastPeak find_least_memory(const PlanTask& task, Incumbent& incumbent) {
   const int first = options.memory.kind == MemoryPolicy::Kind::fair ? 1 : 0;
   PlanProblem built = build_plan_problem(task.profiles, options);
   std::optional<LeastPeak> least;
+  std::optional<LeastPeak> beyond_share;  // sought where weights alone are more than a fair share
   {
     // A first Ctrl-C lets it end, since without it there is no plan at all; a second does not.
     const InterruptionReprieve reprieve;
     const double seconds =
         std::max(least_seconds_for_a_plan, share_of_least_peak * task.seconds_left());
-    least = assignment::find_least_peak(
-        built.problem, first, static_cast<int>(built.problem.usage_limits.size()),
-        {.time_limit_seconds = seconds, .threads = task.options.threads});
+    const auto least_from = [&](int row) {
+      return assignment::find_least_peak(
+          built.problem, row, static_cast<int>(built.problem.usage_limits.size()),
+          {.time_limit_seconds = seconds, .threads = task.options.threads});
+    };
+    least = least_from(first);
+    if (!least && first > 0) beyond_share = least_from(0);
+  }
+  if (beyond_share) {
+    beyond_share->choice = carried_over(built, beyond_share->choice, task);
+    if (!beyond_share->choice.empty()) require_to_fit(task, *beyond_share);
   }
   if (least) least->choice = least_to_pack(task, std::move(built), *least, first, incumbent);
   if (least && !least->choice.empty()) return *least;
@@ -231,17 +251,6 @@ LeastPeak find_least_memory(const PlanTask& task, Incumbent& incumbent) {
                   "--memory or give the search more time",
                   in_mebibytes(task.limit()), end),
       unknown_bytes, false);
-}
-
-/// Throws NothingFits, which names the least memory known, where even that choice does not fit.
-void require_to_fit(const PlanTask& task, const LeastPeak& least) {
-  const std::int64_t peak = peak_of(plans_of(task, least.choice));
-  if (peak <= task.limit()) return;
-  throw NothingFits(
-      fmt::format("nothing fits a memory limit of {} a device: the smallest known to do is {}: "
-                  "raise --memory or add devices",
-                  in_mebibytes(task.limit()), in_mebibytes(peak)),
-      peak, least.lower_bound > task.limit());
 }
 
 void warn_of_missing_rules(const std::vector<std::string>& op_types) {

@@ -232,7 +232,7 @@ class SmallTailTest(TailTest):
         self.assertIn("'rows' ?x8", said.stderr)
         meta = json.loads((self.bundle / "meta-info.json").read_text())
         jsonschema.validate(meta, json.loads((SOURCE / "lib/bundle/meta-info.schema.json").read_text()))
-        self.assertEqual(meta["version"], 6)
+        self.assertEqual(meta["version"], 7)
         self.assertEqual(meta["tail"]["model_outputs"], ["rows", "all", "at"])
         self.assertEqual([out["dims"] for out in meta["tail"]["outputs"]], [[None, 8], [2, None]])
         self.assertEqual(sorted(path.name for path in self.bundle.glob("tail.*")), ["tail.onnx"])
@@ -312,7 +312,7 @@ class SmallTailTest(TailTest):
         onnx.save(self.model, self.file)
         self.partition(2)
         meta = json.loads((self.bundle / "meta-info.json").read_text())
-        self.assertEqual(meta["version"], 6)
+        self.assertEqual(meta["version"], 7)
         self.assertIsNone(meta["tail"])
 
     def test_weights_of_the_tail_may_be_absent_for_a_plan_alone(self):

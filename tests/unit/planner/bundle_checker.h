@@ -209,7 +209,7 @@ class BundleChecker {
 
   /// The tail reads what there is, and the model's outputs are the ranks' or its own.
   void check_tail() const {
-    CHECK(meta_["version"] == 6);
+    CHECK(meta_["version"] == 7);
     if (meta_["tail"].is_null()) return;
     const Json& tail = meta_["tail"];
     const Json& profile = meta_["profiles"][0];

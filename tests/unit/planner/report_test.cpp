@@ -59,14 +59,16 @@ TEST_CASE("a report has every operator with the strategy that plan.json tells") 
   const json data = data_of(gpt2_on_four());
   const json& flow = data.at("profiles").at(0).at("flow");
   std::map<std::string, json> by_name;
-  for (const json& entry : json::parse(plan_json(gpt2_on_four())).at("operators"))
+  const json plan_file = json::parse(plan_json(gpt2_on_four()));
+  for (const json& entry : plan_file.at("operators"))
     if (entry.contains("inputs")) by_name[entry.at("name")] = entry;
   const json& operators = flow.at("operators");
   REQUIRE(operators.at("name").size() == by_name.size());
   for (std::size_t i = 0; i < by_name.size(); ++i) {
     const json& entry = by_name.at(operators.at("name").at(i));
-    CHECK(flow.at("op_types").at(operators.at("op_type").at(i)) == entry.at("op_type"));
-    const std::string text = flow.at("strategies").at(operators.at("strategy").at(i)).at("text");
+    const auto place = [&](const char* field) { return operators.at(field).at(i).get<int>(); };
+    CHECK(flow.at("op_types").at(place("op_type")) == entry.at("op_type"));
+    const std::string text = flow.at("strategies").at(place("strategy")).at("text");
     const std::string plain = joined(entry.at("inputs")) + "->" + joined(entry.at("outputs"));
     CHECK(text.substr(0, plain.size()) == plain);
   }
@@ -96,7 +98,7 @@ TEST_CASE("a report's seconds and bytes add up to what the plan predicts") {
   std::int64_t peak = 0;
   for (const json& rank : memory.at("ranks")) {
     peak = std::max(peak, rank.at("peak_bytes").get<std::int64_t>());
-    const json& curve = memory.at("curves").at(rank.at("curve"));
+    const json& curve = memory.at("curves").at(rank.at("curve").get<int>());
     std::int64_t top = 0;
     for (const json& bytes : curve.at("bytes")) top = std::max(top, bytes.get<std::int64_t>());
     CHECK(top == rank.at("weight_bytes").get<std::int64_t>() +
