@@ -456,8 +456,10 @@ void tell_of_device_memory(const PlanTask& task, const Incumbent& best) {
   const double faster = in_seconds(std::min(best.cost_on_device, best.cost));
   const double seconds = in_seconds(best.cost);
   if (!task.options.warns || !is_known || faster >= (1 - worth_telling) * seconds) return;
-  spdlog::info("--memory device would take {:.3g} instead of {:.3g} ms", faster * 1e3,
-               seconds * 1e3);
+  const bool is_short = seconds < 1e-3;
+  const double unit = is_short ? 1e-6 : 1e-3;
+  spdlog::info("--memory device would take {:.3g} instead of {:.3g} {}", faster / unit,
+               seconds / unit, is_short ? "us" : "ms");
 }
 
 JointPlan solve(PlanTask task) {
