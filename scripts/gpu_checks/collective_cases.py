@@ -123,13 +123,13 @@ class Cases:
     def case(self, what, type_name, make):
         return Case(f"{what}, {type_name}", type_name, on_groups(self.ranks, self.groups, make))
 
-    def place_in(self, group):
-        return {"ranks": group, "mesh_axes": self.mesh_axes}
+    def place_in(self, group, place):
+        return {"ranks": group, "rank": place, "mesh_axes": self.mesh_axes}
 
     def all_reduce(self, type_name, shape, reduction="sum"):
         def make(group, place):
             every = np.stack([tensor_of(rank, shape) for rank in group])
-            return Node("AllReduce", {**self.place_in(group), "reduce": reduction}, every[place],
+            return Node("AllReduce", {**self.place_in(group, place), "reduce": reduction}, every[place],
                         REDUCTIONS[reduction](every, axis=0))
 
         return self.case(f"all-reduce {reduction} of {shape_text(shape)}", type_name, make)
@@ -138,7 +138,7 @@ class Cases:
         def make(group, place):
             parts = [tensor_of(rank, with_extent(shape, dim, size))
                      for rank, size in zip(group, sizes)]
-            return Node("AllGather", {**self.place_in(group), "dim": dim, "sizes": sizes},
+            return Node("AllGather", {**self.place_in(group, place), "dim": dim, "sizes": sizes},
                         parts[place], np.concatenate(parts, dim))
 
         return self.case(f"all-gather {shape_text(shape)} in {dim} by {sizes}", type_name, make)
@@ -148,8 +148,8 @@ class Cases:
             every = np.stack([tensor_of(rank, with_extent(shape, dim, sum(sizes)))
                               for rank in group])
             reduced = REDUCTIONS[reduction](every, axis=0)
-            return Node("ReduceScatter", {**self.place_in(group), "reduce": reduction, "dim": dim,
-                                          "sizes": sizes, "rank": place},
+            return Node("ReduceScatter", {**self.place_in(group, place), "reduce": reduction, "dim": dim,
+                                          "sizes": sizes},
                         every[place], share(reduced, sizes, place, dim))
 
         return self.case(f"reduce-scatter {reduction} of {shape_text(shape)} in {dim} by {sizes}",
@@ -161,9 +161,9 @@ class Cases:
                                                  concat_dim, size))
                      for rank, size in zip(group, concat_sizes)]
             received = [share(part, split_sizes, place, split_dim) for part in parts]
-            attributes = {"split_dim": split_dim, "concat_dim": concat_dim, "rank": place,
+            attributes = {"split_dim": split_dim, "concat_dim": concat_dim,
                           "split_sizes": split_sizes, "concat_sizes": concat_sizes}
-            return Node("AllToAll", {**self.place_in(group), **attributes}, parts[place],
+            return Node("AllToAll", {**self.place_in(group, place), **attributes}, parts[place],
                         np.concatenate(received, concat_dim))
 
         return self.case(f"all-to-all {shape_text(shape)} from {split_dim} by {split_sizes} to "
@@ -171,7 +171,7 @@ class Cases:
 
     def broadcast(self, type_name, shape, root):
         def make(group, place):
-            return Node("Broadcast", {**self.place_in(group), "root": root},
+            return Node("Broadcast", {**self.place_in(group, place), "root": root},
                         tensor_of(group[place], shape), tensor_of(group[root], shape))
 
         return self.case(f"broadcast of {shape_text(shape)} from {root}", type_name, make)
@@ -252,18 +252,18 @@ def message(ranks, type_name, row):
     for rank in senders:
         starts = [edge for begin in edges[:-1] for edge in (begin, 0)]
         ends = [edge for end in edges[1:] for edge in (end, row)]
-        nodes.append([Node("Send", {"peers": list(receivers), "starts": list(map(int, starts)),
-                                    "ends": list(map(int, ends))},
+        nodes.append([Node("Send", {"rank": rank, "peers": list(receivers),
+                                    "starts": list(map(int, starts)), "ends": list(map(int, ends))},
                            tensor_of(rank, (int(edges[-1]), row)), None)])
-    for place, _ in enumerate(receivers):
+    for place, receiver in enumerate(receivers):
         parts = [share(tensor_of(rank, (int(edges[-1]), row)), sizes, place, 0)
                  for rank in senders]
         size = sizes[place]
         starts = [edge for sender in senders for edge in (sender * size, 0)]
         ends = [edge for sender in senders for edge in ((sender + 1) * size, row)]
         expected = np.concatenate(parts)
-        nodes.append([Node("Recv", {"peers": list(senders), "starts": starts, "ends": ends,
-                                    "shape": expected.shape, "dtype": int(TYPES[type_name])},
+        nodes.append([Node("Recv", {"rank": receiver, "peers": list(senders), "starts": starts,
+                                    "ends": ends, "shape": expected.shape, "dtype": int(TYPES[type_name])},
                            None, expected)])
     return Case(f"messages of rows of {row}, {type_name}", type_name, nodes)
 
