@@ -11,11 +11,15 @@ set(CMAKE_INSTALL_DEFAULT_COMPONENT_NAME program)
 function(autopar_install)
   get_property(plugins TARGET autopar_plugins PROPERTY MANUALLY_ADDED_DEPENDENCIES)
   if(plugins)
-    # As a RUNPATH, the libraries beside the program, the folders that they were linked from, and
-    # NVIDIA's usual one, come after LD_LIBRARY_PATH.
-    set_target_properties(${plugins} PROPERTIES
-      INSTALL_RPATH_USE_LINK_PATH ON INSTALL_RPATH "$ORIGIN/..;/usr/local/cuda/lib64")
+    # As a RUNPATH, the libraries beside the program, the folders that they were linked from, and for
+    # CUDA NVIDIA's usual one, come after LD_LIBRARY_PATH.
     foreach(plugin ${plugins})
+      set(folders "$ORIGIN/..")
+      if(plugin MATCHES "_(cuda|nccl)$")
+        list(APPEND folders /usr/local/cuda/lib64)
+      endif()
+      set_target_properties(${plugin} PROPERTIES
+        INSTALL_RPATH_USE_LINK_PATH ON INSTALL_RPATH "${folders}")
       set(component program)
       if(plugin STREQUAL autopar_mpi)
         set(component mpi)

@@ -27,7 +27,7 @@ struct PlanCommand {
   std::vector<std::filesystem::path> compare{};  ///< two, or none
   std::filesystem::path simulate{};              ///< the trace to write; empty for none
   planner::SizingOptions sizing{.devices = {plan.device}};  ///< --ngpus, --device and --price
-  planner::ReportOptions report{};               ///< without a file for none
+  planner::ReportOptions report{};                          ///< without a file for none
 
   bool makes_table() const {
     return sizing.ngpus.size() > 1 || sizing.devices.size() > 1 || !sizing.prices.empty();

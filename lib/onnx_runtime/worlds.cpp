@@ -74,9 +74,9 @@ Kind kind_of(const SessionEntries& entries, int rank) {
   runtime::LaunchOptions options = entries.launch;
   if (!options.rendezvous.empty()) options.rank = rank;
   const std::string bundle = entries.bundle.string();
-  const auto launched = runtime::find_launch(
-      runtime::process_surroundings(), options,
-      {.what = bundle, .ranks = static_cast<int>(entries.info.ranks.size())});
+  const auto launched =
+      runtime::find_launch(runtime::process_surroundings(), options,
+                           {.what = bundle, .ranks = static_cast<int>(entries.info.ranks.size())});
   if (!launched) return {make_threads, fmt::format("threads {} {}", bundle, entries.world)};
   if (launched->rendezvous.empty()) return {make_by_mpi, "mpi", /*stays=*/true, *launched};
   return {make_at_rendezvous,

@@ -138,12 +138,17 @@ std::string meshes_text(const search::SearchReport& report) {
 
 std::string memory_and_search_text(const FoundPlan& found) {
   const search::SearchReport& report = found.report;
+  const std::string faster = report.device_memory_seconds > 0
+                                 ? fmt::format("  --memory device would take {} instead of {}\n",
+                                               in_seconds(report.device_memory_seconds),
+                                               in_seconds(found.predicted.cost_seconds))
+                                 : "";
   return fmt::format(
       "  a rank:  {}\n"
-      "  one device alone would take {} and need {}\n"
+      "  one device alone would take {} and need {}\n{}"
       "  searched in {} ({} in GLPK)\n",
       rank_memory_text(rank_memory(found)), in_seconds(report.one_device_seconds),
-      in_bytes(report.one_device_bytes), in_seconds(report.search_seconds),
+      in_bytes(report.one_device_bytes), faster, in_seconds(report.search_seconds),
       in_seconds(report.glpk_seconds));
 }
 

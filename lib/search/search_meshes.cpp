@@ -188,7 +188,6 @@ JointPlan search_meshes(std::span<const Profiles> meshes, const SearchOptions& o
   const Stopwatch stopwatch;
   const double least_seconds =
       least_seconds_on(mesh_of(meshes.front()).num_devices(), meshes.front());
-  if (options.warns) warn_of_missing_rules(meshes.front().front().stage->graph);
   std::optional<JointPlan> best;
   std::vector<MeshTrial> trials;
   LongestSearches longest;
@@ -210,7 +209,7 @@ JointPlan search_meshes(std::span<const Profiles> meshes, const SearchOptions& o
     SearchOptions own = options;
     own.time_limit_seconds =
         share_of_time(meshes, i, options.time_limit_seconds - stopwatch.seconds());
-    own.warns = false;  // what a mesh has to say need not hold for the best one
+    own.warns = options.warns && i == 0;
     const Stopwatch of_this;
     Attempt attempt = search_on(meshes[i], own, least_seconds);
     double& longest_of_these = longest[mesh_of(meshes[i]).num_axes()];

@@ -387,6 +387,15 @@ void consider_fair_plan(const PlanTask& task, Incumbent& incumbent) {
   if (!choice.empty()) consider(task, choice, incumbent);
 }
 
+/// Under a fair limit the plan that is cheapest without one was found, too, at no cost of its own:
+/// its seconds where it saves enough to be worth telling, else 0.
+double seconds_with_device_memory(const PlanTask& task, const Incumbent& best) {
+  const bool is_known = task.is_exact() && task.options.memory.kind == MemoryPolicy::Kind::fair;
+  const double faster = in_seconds(std::min(best.cost_on_device, best.cost));
+  const bool is_worth_telling = faster < (1 - worth_telling) * in_seconds(best.cost);
+  return is_known && is_worth_telling ? faster : 0;
+}
+
 SearchReport report_of(const PlanTask& task, const Incumbent& best, Cost lower_bound) {
   return {.method = task.options.method,
           .search_seconds = task.stopwatch.seconds(),
@@ -395,7 +404,8 @@ SearchReport report_of(const PlanTask& task, const Incumbent& best, Cost lower_b
           .proven_optimal = best.cost == lower_bound,
           .bound_is_searched = task.is_exact() || task.options.bound,
           .one_device_seconds = least_seconds_on(1, task.profiles),
-          .one_device_bytes = bytes_on_one_device(task.profiles)};
+          .one_device_bytes = bytes_on_one_device(task.profiles),
+          .device_memory_seconds = seconds_with_device_memory(task, best)};
 }
 
 /// What is predicted of each profile, and of all.
@@ -449,19 +459,6 @@ void consider_weights_of_each(const PlanTask& task, Incumbent& incumbent) {
   }
 }
 
-/// Under a fair limit the plan that is cheapest without one was found, too: a fact that costs
-/// nothing more.
-void tell_of_device_memory(const PlanTask& task, const Incumbent& best) {
-  const bool is_known = task.is_exact() && task.options.memory.kind == MemoryPolicy::Kind::fair;
-  const double faster = in_seconds(std::min(best.cost_on_device, best.cost));
-  const double seconds = in_seconds(best.cost);
-  if (!task.options.warns || !is_known || faster >= (1 - worth_telling) * seconds) return;
-  const bool is_short = seconds < 1e-3;
-  const double unit = is_short ? 1e-6 : 1e-3;
-  spdlog::info("--memory device would take {:.3g} instead of {:.3g} {}", faster / unit,
-               seconds / unit, is_short ? "us" : "ms");
-}
-
 JointPlan solve(PlanTask task) {
   const std::vector<int> seeds =
       task.options.method == SearchMethod::propagation ? seeds_of(task) : std::vector<int>{};
@@ -499,7 +496,6 @@ JointPlan solve(PlanTask task) {
   // Shards may need less than the sums: then the bound under limits is not one for this plan.
   if (best.cost < lower_bound) lower_bound = 0;
   lower_bound = std::max(lower_bound, bound_without_limits);
-  tell_of_device_memory(task, best);
   const plan::Prediction predicted = predict(task, best);
   SearchReport report = report_of(task, best, lower_bound);
   // The best plan may be from an attempt before the last.

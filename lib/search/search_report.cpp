@@ -26,6 +26,8 @@ void fields(auto& visit, Like<SearchReport> auto& report) {
   visit("proven_optimal", report.proven_optimal);
   visit("one_device_seconds", report.one_device_seconds);
   visit("one_device_bytes", report.one_device_bytes);
+  if (report.device_memory_seconds > 0)
+    visit("device_memory_seconds", report.device_memory_seconds);
   if (!report.meshes.empty()) visit("meshes", report.meshes);
   if (report.layers == 0) return;
   visit("layers", report.layers), visit("stages_searched", report.stages_searched);

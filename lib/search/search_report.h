@@ -33,6 +33,7 @@ struct SearchReport {
   bool bound_is_searched = true;  ///< false: the sum of the operators' least costs
   double one_device_seconds = 0;  ///< the whole model on one device, by the same cost model
   std::int64_t one_device_bytes = 0;
+  double device_memory_seconds = 0;    ///< a plan that fits the device, if it is much faster; or 0
   std::vector<MeshTrial> meshes = {};  ///< empty where only one was searched
   // For a search of stages alone (stages/search_pipeline.h):
   double epsilon = 0;       ///< the plan may cost so much, as a part of its cost, above the best

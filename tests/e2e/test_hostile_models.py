@@ -71,7 +71,7 @@ class HostileModelsTest(unittest.TestCase):
             with self.subTest(model=name), tempfile.TemporaryDirectory() as folder:
                 file = Path(folder) / "model.onnx"
                 file.write_bytes(contents)
-                done = self.finished("plan", file, "--ngpus", 2, "--memory", "device")
+                done = self.finished("plan", file, "--ngpus", 2)
                 self.assertEqual((done.returncode, done.stderr), (0, ""))
 
 

@@ -19,7 +19,7 @@ class SizingTest(TemporaryFolderTest):
     def test_table_and_json_tell_the_same(self):
         prices = ("--price", "h100=2.5,l4=0.8")
         told = json.loads(plan(*GPT2, *LISTS, *prices, "--json").stdout)
-        schema("planner/sizing.schema.json").validate(told)
+        schema("lib/planner/sizing.schema.json").validate(told)
         self.assertEqual(
             [(row["device"], row["ngpus"]) for row in told["rows"]],
             [(device, n) for device in ("h100", "l4") for n in (1, 2, 4)],

@@ -214,7 +214,7 @@ void Ranks::abort() noexcept {
 }
 
 std::unique_ptr<HostCommunicator> meet_at_rendezvous(const LaunchOptions& options,
-                                                      const ExpectedRanks& expected) {
+                                                     const ExpectedRanks& expected) {
   return meet_others(
       {.rank = options.rank.value(), .size = expected.count, .rendezvous = options.rendezvous},
       options, expected);
