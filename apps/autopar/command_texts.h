@@ -27,7 +27,7 @@ struct CommandText {
   std::vector<CommandText> commands{};  ///< of the program alone
 };
 
-/// Of an app with its subcommands; what is hidden in `--help` is left out.
+/// The texts of an app and its subcommands; what is hidden in `--help` is left out.
 CommandText command_text(const CLI::App& app);
 
 }  // namespace autopar

@@ -157,7 +157,7 @@ void add_lists_of_devices(CLI::App& sub, PlanCommand& command) {
       "What a device costs an hour, h100=2.5,h200=3.5: the table tells the cheapest");
 }
 
-/// Of lists nothing but the table is told.
+/// Throws where lists are given together with an option that tells of one plan.
 void check_lists(const CLI::App& sub, const PlanCommand& command) {
   if (!command.makes_table()) return;
   for (const char* name : {"--explain", "--simulate", "--report"})

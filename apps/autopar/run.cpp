@@ -213,8 +213,8 @@ struct RunCommand {
     tell("bubbles:" + shares);
   }
 
-  /// Of a run of one step, where the bundle was planned for inputs of these shapes and for the
-  /// device that has run it.
+  /// What the bundle predicts of a run; nullopt where it was planned for inputs of other shapes or
+  /// for another device than has run it, and of several steps.
   std::optional<double> predicted_seconds(const bundle::MetaInfo& info,
                                           const runtime::NamedTensors& given,
                                           const runtime::RunResult& result) const {

@@ -18,7 +18,7 @@
 namespace autopar::onnx_runtime {
 namespace {
 
-/// Of all that is used here, GetMayInplace came last.
+/// The newest of what is used here is GetMayInplace.
 constexpr std::uint32_t needed_api = 18;
 
 const char* message_of(const std::exception& error) {
@@ -119,7 +119,7 @@ auto type_and_shape(const OrtApi& api, const Make& make) {
   return std::unique_ptr<OrtTensorTypeAndShapeInfo, Release>(made, {api});
 }
 
-/// Of one that has integers, 64 at most.
+/// The integers of an attribute, 64 at most.
 std::vector<std::int64_t> inference_attribute(const OrtApi& api,
                                               const OrtShapeInferContext* context, const char* name,
                                               OrtOpAttrType type) {

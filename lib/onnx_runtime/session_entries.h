@@ -9,7 +9,7 @@
 
 namespace autopar::onnx_runtime {
 
-/// Of which bundle a session's shard is, and how its rank finds the others.
+/// What a session's entries tell: the bundle of its shard, and how its rank finds the others.
 struct SessionEntries {
   std::filesystem::path bundle;
   runtime::LaunchOptions launch;  ///< without the rank, which the shard tells

@@ -33,7 +33,7 @@ runtime::Span span_of(SimulatedStep step) {
   return span;
 }
 
-/// Of a plan for more than 64 ranks those of the first rank of each stage alone.
+/// All ranks; where there are more than 64, the first one of each stage.
 std::vector<int> told_ranks(const plan::PipelinePlan& plan) {
   constexpr int most_ranks = 64;
   std::vector<int> told;

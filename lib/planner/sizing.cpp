@@ -81,7 +81,7 @@ std::size_t searches_that_fit_memory() {
   return static_cast<std::size_t>(std::max<std::int64_t>(free / taken, 1));
 }
 
-/// Of a run; of several profiles summed by weight, as seconds are. nullopt where any has none.
+/// Tokens of a run, summed over profiles by weight, as seconds are. nullopt where any has none.
 std::optional<double> tokens_of(const LoadedModel& model) {
   double sum = 0;
   for (std::size_t p = 0; p < model.profiles.size(); ++p) {

@@ -54,7 +54,7 @@ struct RunGraph {
   MemoryPrediction predicted;
 };
 
-/// Of all values alive at each step, constants aside; a step a node.
+/// Bytes of all values alive at each step, constants aside; a step a node.
 std::vector<std::int64_t> activation_bytes(const RunGraph& run);
 
 /// The first of several equal peaks. `largest` has at most `most_listed` buffers.

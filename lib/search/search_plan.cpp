@@ -80,7 +80,7 @@ struct Incumbent {
   std::vector<plan::Plan> plans;         ///< by profile
   std::vector<std::vector<int>> starts;  ///< choices that the next exact solve begins with
   double glpk_seconds = 0;               ///< of all solves
-  /// Of a choice that need not be fair, whose shards fit the device: a plan of --memory device.
+  /// The least cost of choices whose shards fit the device, fair or not.
   Cost cost_on_device = assignment::impossible;
 };
 

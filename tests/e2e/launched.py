@@ -5,7 +5,7 @@ import subprocess
 
 from support import AUTOPAR
 
-# Of this test's own surroundings, which may be a job of Slurm's or of Kubernetes'.
+# What this test itself may have been started with, by Slurm or Kubernetes.
 LAUNCHERS = ("AUTOPAR_", "OMPI_COMM_WORLD_", "PMI", "SLURM_", "TORCHELASTIC_")
 VARIABLES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT",
              "JOB_COMPLETION_INDEX", "NO_COLOR")  # fmt: skip

@@ -191,7 +191,7 @@ class StageFlow {
     return uses;
   }
 
-  /// Of the block's own values, and of what is stored.
+  /// Collectives that move the block's own values, or what is stored.
   std::vector<plan::CollectiveUse> within(const LayerBlock& block) const {
     const auto is_in = [&](NodeId id) { return id >= block.first && id < block.end(); };
     return sum_of([&](const Move& move) {
@@ -247,7 +247,7 @@ class Operators {
   }
 
  private:
-  /// Of the first output that is not left out.
+  /// The shape of the first output that is not left out.
   static std::string shape_of(const Graph& graph, const graph::Node& node) {
     for (const ValueId output : node.outputs)
       if (output != graph::no_value)

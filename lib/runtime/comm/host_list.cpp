@@ -10,7 +10,7 @@ namespace {
 
 constexpr std::string_view digits = "0123456789";
 
-/// Of what stands in brackets, "01-03,07"; empty where that is no list of numbers.
+/// The first number of what stands in brackets, "01-03,07"; empty where that is no list of numbers.
 std::string_view first_number(std::string_view ranges) {
   const bool is_list = ranges.find_first_not_of("0123456789-,") == std::string_view::npos;
   return is_list ? ranges.substr(0, ranges.find_first_not_of(digits)) : std::string_view();

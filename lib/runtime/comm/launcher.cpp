@@ -241,7 +241,7 @@ std::optional<std::string> place_given(const Surroundings& surroundings,
   return surroundings.variable(place_variable);
 }
 
-/// Of the rank that the options give this process.
+/// The rank that the options give this process, or nothing where it is to run all of them.
 std::optional<LaunchedRank> launch_by_options(const Surroundings& surroundings,
                                               const LaunchOptions& options,
                                               const ExpectedLaunch& expected) {
@@ -293,7 +293,7 @@ std::optional<LaunchedRank> find_launch(const Surroundings& surroundings,
   check_launcher(options.launcher);
   if (options.rank) return launch_by_options(surroundings, options, expected);
   std::vector<Claim> claims = claims_of(surroundings, options.launcher);
-  // Of what has one rank, each pod of a job runs the whole.
+  // Each pod of a job runs the whole of what has one rank.
   if (expected.ranks == 1) std::erase_if(claims, is_as_expected);
   if (claims.empty()) {
     check_no_rank_is_missing(surroundings, options, expected);
