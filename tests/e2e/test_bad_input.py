@@ -176,15 +176,6 @@ class BadModelTest(BadInputTest):
         self.assert_refused(done, "rank0")
         self.assertEqual([path.name for path in self.tmp.iterdir()], ["model.onnx"])
 
-    def test_a_cache_of_other_heads(self):
-        """What a contrib operator's body would meet as rows that do not fit."""
-        for shape in ("1x2x7x5", "2x2x7x8"):
-            done = autopar(
-                "plan", Model("llama-gqa").file, "--ngpus", 2,
-                "--shape", f"past_key_values.0.key={shape}", expect=1,
-            )  # fmt: skip
-            self.assert_refused(done, "GroupQueryAttention", "past_key", shape)
-
     def test_a_bundle_larger_than_the_disk_is_refused_before_it_is_written(self):
         columns = shutil.disk_usage(self.tmp).free // 16  # twice as many bytes, in a file of holes
         weight = TensorProto(name="w", data_type=TensorProto.FLOAT, dims=[8, columns])

@@ -37,14 +37,13 @@ std::string quant_type_of(const BodyBuilder& body, const std::string& part) {
 void check_cache(const BodyBuilder& body, const CacheForm& form) {
   const std::string past = form.part == "k" ? "past_key" : "past_value";
   if (!body.has(past)) return;
-  const DataType quantised = form.bits == 4 ? DataType::uint8 : DataType::int8;
-  if (form.is_quantised() && body.type(past) != quantised)
+  const DataType stored = form.bits == 4 ? DataType::uint8 : DataType::int8;
+  if (body.type(past) != stored)
     fail("its {} is {}, which is not supported: numbers of {} bits are {}", past,
-         name_of(body.type(past)), form.bits, name_of(quantised));
-  const Shape& shape = body.shape(past);
-  if (shape.size() != 4 || shape[1] != form.heads || shape[3] != form.width())
-    fail("its {} is {}, but its keys and values have {} head(s) of {} elements, stored as {}", past,
-         to_string(shape), form.heads, form.depth, form.width());
+         name_of(body.type(past)), form.bits, name_of(stored));
+  if (body.shape(past).size() != 4 || body.shape(past)[3] != form.width())
+    fail("its {} {} does not hold {} numbers of {} bits a head", past, to_string(body.shape(past)),
+         form.depth, form.bits);
 }
 
 void check_scale(const BodyBuilder& body, const CacheForm& form) {
@@ -80,7 +79,6 @@ CacheForm cache_form(const BodyBuilder& body, const std::string& part, std::int6
           "its attribute '{0}_quant_type' is {1}, but '{2}_quant_type' is not: both caches are "
           "quantised or none",
           part, quantised, other);
-    check_cache(body, form);
     return form;
   }
   if (quantised != "PER_TENSOR" && quantised != "PER_CHANNEL")
