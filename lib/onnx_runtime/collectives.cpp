@@ -1,9 +1,8 @@
 // The collectives on ONNX Runtime's tensors. A communicator moves contiguous blocks, one a rank;
 // where the dimension in question is not the outermost, blocks are packed before or unpacked after.
 //
-// ONNX Runtime runs the nodes of a session in an order of its own, and ranks whose orders differ
-// would take each other's tensors. So a word goes ahead of each collective: a digest of the node,
-// which must be one for all.
+// Ranks at different nodes would take each other's tensors. So a word goes ahead of each collective:
+// a digest of the node, which must be one for all.
 
 #include "onnx_runtime/collectives.h"
 
@@ -114,7 +113,7 @@ HostCommunicator& meet(Call& call, const Group& group, std::span<const Cut> cuts
     if (all[i] != mine)
       fail(
           "rank {} is at node '{}', but rank {} at another one: give the sessions of all ranks "
-          "shards of one bundle and profile, the same options, and sequential execution",
+          "shards of one bundle and profile",
           call.member.rank(), call.node.name, ranks[i]);
   return communicator;
 }
@@ -248,15 +247,21 @@ int world_rank_of(const Node& node) {
 }
 
 std::span<const CollectiveOperator> collective_operators() {
+  static constexpr NewExtent gathered[] = {{"dim", "sizes", true}};
+  static constexpr NewExtent scattered[] = {{"dim", "sizes", false}};
+  static constexpr NewExtent exchanged[] = {{"split_dim", "split_sizes", false},
+                                            {"concat_dim", "concat_sizes", true}};
   static constexpr CollectiveOperator operators[] = {
-      {"AllReduce", 1, 1, true, "ranks:is rank:i reduce:s", all_reduce},
-      {"AllGather", 1, 1, false, "ranks:is rank:i sizes:is dim:i", all_gather},
-      {"ReduceScatter", 1, 1, false, "ranks:is rank:i sizes:is dim:i reduce:s", reduce_scatter},
+      {"AllReduce", 1, 1, true, "ranks:is rank:i reduce:s", {}, all_reduce},
+      {"AllGather", 1, 1, false, "ranks:is rank:i sizes:is dim:i", gathered, all_gather},
+      {"ReduceScatter", 1, 1, false, "ranks:is rank:i sizes:is dim:i reduce:s", scattered,
+       reduce_scatter},
       {"AllToAll", 1, 1, false,
-       "ranks:is rank:i split_sizes:is concat_sizes:is split_dim:i concat_dim:i", all_to_all},
-      {"Broadcast", 1, 1, true, "ranks:is rank:i root:i", broadcast},
-      {"Send", 1, 0, false, "rank:i peers:is starts:is ends:is", send},
-      {"Recv", 0, 1, false, "rank:i peers:is starts:is ends:is shape:is", receive},
+       "ranks:is rank:i split_sizes:is concat_sizes:is split_dim:i concat_dim:i", exchanged,
+       all_to_all},
+      {"Broadcast", 1, 1, true, "ranks:is rank:i root:i", {}, broadcast},
+      {"Send", 1, 0, false, "rank:i peers:is starts:is ends:is", {}, send},
+      {"Recv", 0, 1, false, "rank:i peers:is starts:is ends:is shape:is", {}, receive},
   };
   return operators;
 }

@@ -28,6 +28,14 @@ struct Call {
   std::vector<std::byte>& scratch;  ///< kept from run to run
 };
 
+/// An extent that the output has otherwise than the input: of the dimension that attribute `dim`
+/// tells, the sum of the shares in attribute `sizes`, or this rank's own.
+struct NewExtent {
+  const char* dim;
+  const char* sizes;
+  bool is_sum;
+};
+
 /// An operator of domain autopar (graph/onnx/collective_schemas.h).
 struct CollectiveOperator {
   const char* op_type;
@@ -36,6 +44,7 @@ struct CollectiveOperator {
   bool is_in_place;
   /// Names with a type behind a colon: i, is, s. `mesh_axes` tells a run nothing.
   std::string_view attributes;
+  std::span<const NewExtent> new_extents;
   /// Throws Error naming the node where attributes, tensor and the others' nodes do not fit.
   void (*run)(Call& call);
 };

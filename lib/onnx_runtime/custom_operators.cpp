@@ -3,9 +3,11 @@
 
 #include <onnxruntime_c_api.h>
 
+#include <algorithm>
 #include <exception>
 #include <memory>
 #include <mutex>
+#include <numeric>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -119,31 +121,64 @@ auto type_and_shape(const OrtApi& api, const Make& make) {
   return std::unique_ptr<OrtTensorTypeAndShapeInfo, Release>(made, {api});
 }
 
-/// The integers of an attribute, 64 at most.
-std::vector<std::int64_t> inference_attribute(const OrtApi& api,
-                                              const OrtShapeInferContext* context, const char* name,
-                                              OrtOpAttrType type) {
-  const OrtOpAttr* attribute = nullptr;
-  check(api, api.ShapeInferContext_GetAttribute(context, name, &attribute));
-  std::vector<std::int64_t> numbers(64);
-  std::size_t bytes = 0;
-  check(api, api.ReadOpAttr(attribute, type, numbers.data(), numbers.size() * sizeof(std::int64_t),
-                            &bytes));
-  numbers.resize(bytes / sizeof(std::int64_t));
-  return numbers;
-}
+/// What ONNX Runtime asks of a node before there is a kernel: its output's type and shape.
+class Inference {
+ public:
+  Inference(const OrtApi& api, OrtShapeInferContext* context, std::size_t ranks)
+      : api_(api), context_(context), ranks_(ranks) {}
 
-/// A Recv's, from its attributes: it has no input that would tell.
-void infer_received(const OrtApi& api, OrtShapeInferContext* context) {
-  const auto type = inference_attribute(api, context, "dtype", ORT_OP_ATTR_INT);
-  const auto shape = inference_attribute(api, context, "shape", ORT_OP_ATTR_INTS);
-  const auto info =
-      type_and_shape(api, [&](auto** made) { return api.CreateTensorTypeAndShapeInfo(made); });
-  check(api,
-        api.SetTensorElementType(info.get(), static_cast<ONNXTensorElementDataType>(type.at(0))));
-  check(api, api.SetDimensions(info.get(), shape.data(), shape.size()));
-  check(api, api.ShapeInferContext_SetOutputTypeShape(context, 0, info.get()));
-}
+  void infer(const CollectiveOperator& line) {
+    if (line.inputs == 0) return infer_received();
+    OrtTensorTypeAndShapeInfo* input = nullptr;  // stays the context's
+    check(api_, api_.ShapeInferContext_GetInputTypeShape(context_, 0, &input));
+    std::size_t rank = 0;
+    check(api_, api_.GetDimensionsCount(input, &rank));
+    graph::Shape shape(rank);
+    check(api_, api_.GetDimensions(input, shape.data(), rank));
+    for (const NewExtent& extent : line.new_extents) {
+      const auto dim = static_cast<std::size_t>(integer(extent.dim));
+      const auto sizes = integers(extent.sizes);
+      if (dim < rank)
+        shape[dim] = extent.is_sum ? std::reduce(sizes.begin(), sizes.end())
+                                   : sizes.at(static_cast<std::size_t>(integer("rank")));
+    }
+    ONNXTensorElementDataType type{};
+    check(api_, api_.GetTensorElementType(input, &type));
+    set_output(type, shape);
+  }
+
+ private:
+  void infer_received() {
+    set_output(static_cast<ONNXTensorElementDataType>(integer("dtype")), integers("shape"));
+  }
+
+  void set_output(ONNXTensorElementDataType type, const graph::Shape& shape) {
+    const auto info =
+        type_and_shape(api_, [&](auto** made) { return api_.CreateTensorTypeAndShapeInfo(made); });
+    check(api_, api_.SetTensorElementType(info.get(), type));
+    check(api_, api_.SetDimensions(info.get(), shape.data(), shape.size()));
+    check(api_, api_.ShapeInferContext_SetOutputTypeShape(context_, 0, info.get()));
+  }
+
+  std::int64_t integer(const char* name) const { return read(name, ORT_OP_ATTR_INT, 1).at(0); }
+  std::vector<std::int64_t> integers(const char* name) const {
+    return read(name, ORT_OP_ATTR_INTS, std::max<std::size_t>(ranks_, 64));
+  }
+  std::vector<std::int64_t> read(const char* name, OrtOpAttrType type, std::size_t most) const {
+    const OrtOpAttr* attribute = nullptr;
+    check(api_, api_.ShapeInferContext_GetAttribute(context_, name, &attribute));
+    std::vector<std::int64_t> numbers(most);
+    std::size_t bytes = 0;
+    check(api_, api_.ReadOpAttr(attribute, type, numbers.data(),
+                                numbers.size() * sizeof(std::int64_t), &bytes));
+    numbers.resize(bytes / sizeof(std::int64_t));
+    return numbers;
+  }
+
+  const OrtApi& api_;
+  OrtShapeInferContext* context_;
+  std::size_t ranks_;  ///< of the world: attributes have no more shares
+};
 
 HostTensor tensor_of(const OrtApi& api, OrtValue* value) {
   const auto info =
@@ -223,6 +258,12 @@ struct Operator : OrtCustomOp {
 
 const Operator& own(const OrtCustomOp* op) { return *static_cast<const Operator*>(op); }
 
+/// With `after`, the output of the collective before, which nothing but the order of nodes reads.
+std::size_t declared_inputs(const Operator& op) {
+  const bool has_after = op.line->inputs == 1 && op.line->outputs == 1;
+  return op.line->inputs + (has_after ? 1 : 0);
+}
+
 Operator make_operator(const OrtApi& api, const CollectiveOperator& line,
                        std::shared_ptr<const SessionEntries> entries) {
   using Op = const OrtCustomOp*;
@@ -233,12 +274,14 @@ Operator make_operator(const OrtApi& api, const CollectiveOperator& line,
   op.version = needed_api;
   op.GetName = [](Op o) { return own(o).line->op_type; };
   op.GetExecutionProviderType = [](Op) -> const char* { return nullptr; };  // the CPU's
-  op.GetInputTypeCount = [](Op o) { return own(o).line->inputs; };
+  op.GetInputTypeCount = [](Op o) { return declared_inputs(own(o)); };
   op.GetOutputTypeCount = [](Op o) { return own(o).line->outputs; };
   op.GetInputType = [](Op, std::size_t) { return ONNX_TENSOR_ELEMENT_DATA_TYPE_UNDEFINED; };
   op.GetOutputType = op.GetInputType;  // any
-  op.GetInputCharacteristic = [](Op, std::size_t) { return INPUT_OUTPUT_REQUIRED; };
-  op.GetOutputCharacteristic = op.GetInputCharacteristic;
+  op.GetInputCharacteristic = [](Op o, std::size_t i) {
+    return i < own(o).line->inputs ? INPUT_OUTPUT_REQUIRED : INPUT_OUTPUT_OPTIONAL;
+  };
+  op.GetOutputCharacteristic = [](Op, std::size_t) { return INPUT_OUTPUT_REQUIRED; };
   op.GetInputMemoryType = [](Op, std::size_t) { return OrtMemTypeDefault; };
   op.GetVariadicInputMinArity = [](Op) { return 0; };
   op.GetVariadicInputHomogeneity = [](Op) { return 0; };
@@ -255,9 +298,12 @@ Operator make_operator(const OrtApi& api, const CollectiveOperator& line,
     return static_cast<Kernel*>(kernel)->run(context);
   };
   op.KernelDestroy = [](void* kernel) { delete static_cast<Kernel*>(kernel); };
-  if (line.inputs == 0)
+  if (line.outputs > 0)
     op.InferOutputShapeFn = [](Op o, OrtShapeInferContext* context) {
-      return status_of(*own(o).api, [&] { infer_received(*own(o).api, context); });
+      return status_of(*own(o).api, [&] {
+        const Operator& mine = own(o);
+        Inference(*mine.api, context, mine.entries->info.ranks.size()).infer(*mine.line);
+      });
     };
   if (line.is_in_place) {
     op.GetMayInplace = [](int** input, int** output) -> std::size_t {

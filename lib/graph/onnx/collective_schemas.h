@@ -19,6 +19,9 @@ namespace autopar::graph {
 /// `starts` and `ends` (ints, by message and dimension) tell the box of the local tensor that it
 /// fills; those of one Recv are disjoint and cover its output.
 ///
+/// Those within a stage may read the output of the collective before as a second input, `after`,
+/// which tells nothing but the order.
+///
 /// Shares may be uneven, so `sizes` (ints, one a group member) gives the extent of `dim` that each
 /// contributes or receives; `split_sizes` and `concat_sizes` do so for AllToAll's two dimensions.
 /// `rank` picks the extent that this rank receives.

@@ -56,6 +56,18 @@ void write_value_types(const Graph& graph, onnx::GraphProto& proto) {
         write_type(*proto.add_value_info(), graph.value(output));
 }
 
+/// Other runtimes choose an order among nodes that do not need each other, and ranks whose orders
+/// differ wait for each other for ever. So each collective reads the output of the one before.
+void chain_collectives(onnx::GraphProto& graph) {
+  const onnx::NodeProto* before = nullptr;
+  for (onnx::NodeProto& node : *graph.mutable_node()) {
+    if (node.domain() != collective_domain || node.input_size() != 1 || node.output_size() != 1)
+      continue;
+    if (before != nullptr) node.add_input(before->output(0));
+    before = &node;
+  }
+}
+
 onnx::ModelProto model_of(const Graph& graph, ExternalDataWriter& data) {
   onnx::ModelProto model;
   onnx::GraphProto& proto = *model.mutable_graph();
@@ -63,6 +75,7 @@ onnx::ModelProto model_of(const Graph& graph, ExternalDataWriter& data) {
   for (const Value& value : graph.values)
     if (value.constant) write_constant(value, proto, data);
   for (const Node& node : graph.nodes) *proto.add_node() = node_to_proto(graph, node);
+  chain_collectives(proto);
   write_value_types(graph, proto);
   return model;
 }

@@ -125,7 +125,7 @@ TEST_CASE("Ranks that are at different nodes say so") {
     run(node, member, {1}, {1});
   };
   CHECK_THROWS_WITH(on_ranks(2, run_two), Contains("is at node") && Contains("another one") &&
-                                              Contains("sequential execution"));
+                                              Contains("of one bundle"));
 }
 
 TEST_CASE("Messages go by their values' names, not by their order") {

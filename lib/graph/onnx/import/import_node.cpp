@@ -306,6 +306,8 @@ void import_uncounted(const onnx::NodeProto& node, Scope& scope) {
     if (const auto definition = schema_function_body(context))
       return inline_call(node, *definition, scope);
   converted.inputs = std::move(inputs);
+  // A collective's second input, `after`, tells what the order of nodes tells here.
+  if (converted.domain == collective_domain) converted.inputs.resize(1, no_value);
   add_node(node, std::move(converted), outputs, scope);
 }
 

@@ -6,6 +6,7 @@
 #include <sys/resource.h>
 
 #include <csignal>
+#include <fstream>
 #include <numeric>
 
 #include "base/file_digest.h"
@@ -195,6 +196,38 @@ TEST_CASE("collectives and every kind of attribute survive writing and reading")
   const Graph read = load_onnx(folder / "m.onnx", {});
   CHECK(read.nodes[0].ints_attribute("sizes", {}) == Ints{3, 3, 1});
   CHECK(std::get<Tensor>(read.nodes[1].attributes.at("value")).elements() == 1);
+}
+
+TEST_CASE("each collective is written as reading the one before, and read without that") {
+  Graph graph;
+  graph.opsets = {{"", 18}, {collective_domain, 1}};
+  const ValueId x = graph.add_value({"x", DataType::float32, {3}, {}});
+  std::vector<ValueId> sums;
+  for (const char* name : {"a", "b", "c"}) {
+    sums.push_back(graph.add_value({name, DataType::float32, {3}, {}}));
+    graph.nodes.push_back({name,
+                           "AllReduce",
+                           collective_domain,
+                           {x},
+                           {sums.back()},
+                           {{"reduce", std::string("sum")},
+                            {"mesh_axes", std::vector<std::int64_t>{0}},
+                            {"ranks", std::vector<std::int64_t>{0, 1}},
+                            {"rank", std::int64_t{0}}}});
+  }
+  graph.inputs = {x};
+  graph.outputs = sums;
+  const TemporaryFolder folder;
+  save_onnx(graph, folder / "m.onnx", folder / "m.data");
+  check_with_onnx(folder / "m.onnx");
+  onnx::ModelProto model;
+  std::ifstream file(folder / "m.onnx", std::ios::binary);
+  REQUIRE(model.ParseFromIstream(&file));
+  const auto& nodes = model.graph().node();
+  CHECK(nodes[0].input_size() == 1);
+  CHECK(nodes[1].input(1) == "a");
+  CHECK(nodes[2].input(1) == "b");
+  for (const Node& node : load_onnx(folder / "m.onnx", {}).nodes) CHECK(node.inputs.size() == 1);
 }
 
 TEST_CASE("a file that cannot grow is an error that names it") {
