@@ -56,8 +56,13 @@ struct PlanCommand {
 
  private:
   void print_sizing() const {
-    planner::check_sizing(model, plan, sizing);
-    const planner::Sizing found = planner::size(planner::load_model(model, plan), plan, sizing);
+    Problems problems;
+    problems.collect([&] { planner::check_sizing(model, plan, sizing); });
+    if (has_report()) problems.collect([&] { planner::check_report_options(report); });
+    problems.throw_if_any();
+    const planner::Model loaded = planner::load_model(model, plan);
+    const planner::Sizing found = planner::size(loaded, plan, sizing);
+    if (has_report()) planner::save_sizing_report(loaded, found, report);
     fmt::print("{}", json ? planner::sizing_json(found) + "\n" : planner::sizing_text(found));
     if (found.interrupted) throw CLI::RuntimeError(interrupted);
   }
@@ -160,7 +165,7 @@ void add_lists_of_devices(CLI::App& sub, PlanCommand& command) {
 /// Throws where lists are given together with an option that tells of one plan.
 void check_lists(const CLI::App& sub, const PlanCommand& command) {
   if (!command.makes_table()) return;
-  for (const char* name : {"--explain", "--simulate", "--report"})
+  for (const char* name : {"--explain", "--simulate", "--measured"})
     if (sub.get_option(name)->count() > 0)
       throw CLI::ValidationError(name,
                                  "tells of one plan: give one --ngpus, one --device and no "

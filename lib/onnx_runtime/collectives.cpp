@@ -1,8 +1,8 @@
 // The collectives on ONNX Runtime's tensors. A communicator moves contiguous blocks, one a rank;
 // where the dimension in question is not the outermost, blocks are packed before or unpacked after.
 //
-// Ranks at different nodes would take each other's tensors. So a word goes ahead of each collective:
-// a digest of the node, which must be one for all.
+// Ranks at different nodes would take each other's tensors. So a word goes ahead of each
+// collective: a digest of the node, which must be one for all.
 
 #include "onnx_runtime/collectives.h"
 

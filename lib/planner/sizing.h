@@ -66,5 +66,7 @@ Sizing size(const Model& model, const PlanOptions& plan, const SizingOptions& si
 std::string sizing_text(const Sizing& sizing);
 /// The same as JSON: sizing.schema.json.
 std::string sizing_json(const Sizing& sizing);
+/// The same as a page with charts; as save_report. Nothing measured can be shown beside it.
+void save_sizing_report(const Model& model, const Sizing& sizing, const ReportOptions& options);
 
 }  // namespace autopar::planner

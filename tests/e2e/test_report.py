@@ -241,6 +241,38 @@ class PageTest(unittest.TestCase):
         self.assertGreater(len(self.colours_of_charts()[0]), 5)
 
 
+    def test_table_of_devices(self):
+        model = Model("gpt2-dynamo")
+        page = self.tmp / "sizing.html"
+        table = json.loads(autopar(
+            "plan", model.file, *model.shape_options(), "--ngpus", "1,2,4", "--device", "h100,l4",
+            "--price", "h100=2.5", "--memory", "500KiB", "--report", page, "--json").stdout)  # fmt: skip
+        self.open(page)
+        self.assertEqual(self.browser.run("data.sizing"), table)
+        cells = self.browser.run(
+            "[...document.querySelectorAll('#sizing tbody tr')].map((row) => "
+            "[...row.children].map((cell) => cell.textContent))")  # fmt: skip
+        self.assertEqual(len(cells), 6)
+        for row, shown in zip(table["rows"], cells, strict=True):
+            self.assertEqual(shown[0], f"{row['ngpus']} × {row['device']}")
+            self.assertEqual("the cheapest" in shown[2], row["cheapest"])
+            self.assertEqual("the first that fits" in shown[2], row["first_that_fits"])
+            if "plan" in row:
+                self.assertEqual(shown[3], in_seconds(row["plan"]["seconds"]))
+            else:
+                self.assertTrue(shown[1].startswith("none: "), shown)
+        self.assertTrue(any("plan" not in row for row in table["rows"]), "one device has less memory")
+        self.assertTrue(any(row["cheapest"] for row in table["rows"]))
+        seconds = self.browser.run("shown_charts[0].chart.data.datasets.map((set) => [set.label, ...set.data])")
+        wanted = [[device, *(row.get("plan", {}).get("seconds") for row in table["rows"] if row["device"] == device)]
+                  for device in ("h100", "l4")]  # fmt: skip
+        self.assertEqual(seconds, wanted)
+        charts = self.colours_of_charts()
+        self.assertEqual(len(charts), 3)  # the last is of prices
+        for chart in charts:
+            self.assertGreater(len(chart), 5)
+
+
 class OptionsTest(TemporaryFolderTest):
     def test_where_it_cannot_be_written_is_told_before_the_search(self):
         model = Model("mlp-dynamo").file
@@ -261,6 +293,8 @@ class OptionsTest(TemporaryFolderTest):
         model = Model("mlp-dynamo").file
         run(AUTOPAR, "plan", model, "--ngpus", 2, "--measured", "t.json", expect=2)
         run(AUTOPAR, "plan", model, "--ngpus", 2, "--explain", "*", "--report", "r.html", expect=2)
+        run(AUTOPAR, "plan", model, "--ngpus", "1,2", "--measured", "t.json", "--report", "r.html",
+            expect=2)  # fmt: skip
         done = autopar("inspect", model, "--report", self.tmp / "r.html", expect=1)
         self.assertIn("give it to plan", done.stderr)
 

@@ -86,8 +86,8 @@ struct Collective : SchemaText {
 };
 
 constexpr Collective collectives[] = {
-    {collective_domain, "AllReduce", "input after?", "output", "mesh_axes:is ranks:is rank:i reduce:s",
-     same_shape},
+    {collective_domain, "AllReduce", "input after?", "output",
+     "mesh_axes:is ranks:is rank:i reduce:s", same_shape},
     {collective_domain, "AllGather", "input after?", "output",
      "mesh_axes:is ranks:is rank:i sizes:is dim:i", infer_all_gather},
     {collective_domain, "ReduceScatter", "input after?", "output",
@@ -95,8 +95,8 @@ constexpr Collective collectives[] = {
     {collective_domain, "AllToAll", "input after?", "output",
      "mesh_axes:is ranks:is rank:i split_sizes:is concat_sizes:is split_dim:i concat_dim:i",
      infer_all_to_all},
-    {collective_domain, "Broadcast", "input after?", "output", "mesh_axes:is ranks:is rank:i root:i",
-     same_shape},
+    {collective_domain, "Broadcast", "input after?", "output",
+     "mesh_axes:is ranks:is rank:i root:i", same_shape},
     {collective_domain, "Send", "input", "", "rank:i peers:is starts:is ends:is"},
     {collective_domain, "Recv", "", "output", "rank:i peers:is starts:is ends:is shape:is dtype:i",
      infer_recv},

@@ -1,14 +1,19 @@
-# cmake -DOUT=FILE.cpp -DFILES='NAME=PATH|...' -P embed_files.cmake: writes page_files.h's functions,
-# each with the bytes of its file; of a file without a path, none.
+# cmake -DOUT=FILE.cpp -DFILES='NAME=PATH+PATH|...' -P embed_files.cmake: writes page_files.h's
+# functions, each with the bytes of its files one after another; of a name without a path, none.
 set(text "#include \"planner/report/page_files.h\"\n\nnamespace autopar::planner::page_files {\n")
 string(REPLACE "|" ";" FILES "${FILES}")
 foreach(each IN LISTS FILES)
   string(REGEX MATCH "^([^=]+)=(.*)$" matched "${each}")
   set(name ${CMAKE_MATCH_1})
-  set(path "${CMAKE_MATCH_2}")
-  if(path)
-    file(READ "${path}" bytes HEX)
-    file(SIZE "${path}" size)
+  string(REPLACE "+" ";" paths "${CMAKE_MATCH_2}")
+  if(paths)
+    set(bytes "")
+    foreach(path IN LISTS paths)
+      file(READ "${path}" more HEX)
+      string(APPEND bytes "${more}")
+    endforeach()
+    string(LENGTH "${bytes}" digits)
+    math(EXPR size "${digits} / 2")
     string(REGEX REPLACE "(..)" "0x\\1," bytes "${bytes}")
     string(APPEND text "static const unsigned char ${name}_bytes[] = {${bytes}};\n"
       "std::string_view ${name}() {\n"

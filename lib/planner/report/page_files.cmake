@@ -9,11 +9,16 @@ else()
 endif()
 set(page ${CMAKE_CURRENT_LIST_DIR}/page)
 set(embed ${CMAKE_CURRENT_LIST_DIR}/embed_files.cmake)
+set(scripts "")
+foreach(script elements model memory timeline costs plan_page comparison_page sizing_page start)
+  list(APPEND scripts ${page}/${script}.js)
+endforeach()
+list(JOIN scripts "+" joined_scripts)
 set(page_files ${CMAKE_CURRENT_BINARY_DIR}/page_files.cpp)
 add_custom_command(OUTPUT ${page_files}
   COMMAND ${CMAKE_COMMAND} -DOUT=${page_files}
-    "-DFILES=page_html=${page}/page.html|page_css=${page}/page.css|page_js=${page}/page.js|charts_js=${charts}"
+    "-DFILES=page_html=${page}/page.html|page_css=${page}/page.css|page_js=${joined_scripts}|charts_js=${charts}"
     -P ${embed}
-  DEPENDS ${page}/page.html ${page}/page.css ${page}/page.js ${charts} ${embed}
+  DEPENDS ${page}/page.html ${page}/page.css ${scripts} ${charts} ${embed}
   VERBATIM)
 target_sources(autopar_planner PRIVATE ${page_files})

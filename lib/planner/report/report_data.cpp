@@ -78,4 +78,9 @@ json comparison_data(json comparison) {
   return {{"kind", "comparison"}, {"comparison", std::move(comparison)}};
 }
 
+json sizing_data(const std::string& model, const std::string& assumed, json sizing) {
+  return {
+      {"kind", "sizing"}, {"model", model}, {"assumed", assumed}, {"sizing", std::move(sizing)}};
+}
+
 }  // namespace autopar::planner

@@ -36,4 +36,8 @@ nlohmann::json report_data(const ReportedPlan& reported);
 /// Kind "comparison": what `compare` tells in JSON.
 nlohmann::json comparison_data(nlohmann::json comparison);
 
+/// Kind "sizing": what `sizing_json` tells, of a model's file and what was assumed of its shapes.
+nlohmann::json sizing_data(const std::string& model, const std::string& assumed,
+                           nlohmann::json sizing);
+
 }  // namespace autopar::planner

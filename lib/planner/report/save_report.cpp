@@ -12,6 +12,7 @@
 #include "planner/planned_structure.h"
 #include "planner/report/report_data.h"
 #include "planner/report/report_page.h"
+#include "planner/sizing.h"
 #include "planner/summary.h"
 #include "runtime/trace.h"
 
@@ -124,6 +125,11 @@ void save_report(const fs::path& bundle_dir, const ReportOptions& options,
 
 void save_comparison_report(const fs::path& a, const fs::path& b, const ReportOptions& options) {
   write_page(comparison_data(json::parse(compare(a, b, /*json=*/true))), options.file);
+}
+
+void save_sizing_report(const Model& model, const Sizing& sizing, const ReportOptions& options) {
+  const std::string file = model.contents().options.file.filename().string();
+  write_page(sizing_data(file, sizing.assumed, json::parse(sizing_json(sizing))), options.file);
 }
 
 }  // namespace autopar::planner

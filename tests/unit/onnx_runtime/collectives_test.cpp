@@ -124,8 +124,8 @@ TEST_CASE("Ranks that are at different nodes say so") {
     if (member.rank() == 1) node.name = "z/AllReduce";
     run(node, member, {1}, {1});
   };
-  CHECK_THROWS_WITH(on_ranks(2, run_two), Contains("is at node") && Contains("another one") &&
-                                              Contains("of one bundle"));
+  CHECK_THROWS_WITH(on_ranks(2, run_two),
+                    Contains("is at node") && Contains("another one") && Contains("of one bundle"));
 }
 
 TEST_CASE("Messages go by their values' names, not by their order") {
