@@ -260,8 +260,8 @@ void check_limits(const NodeInContext& context, ModelReading& model) {
   const auto limit = find_broken_limit(context);
   if (!limit) return;
   model.note_refusal({{limit->needed}, {limit->rows}});
-  fail("{}: {}: it needs {} rows of what has {}", model.where, describe(context.node),
-       limit->needed, limit->rows);
+  fail("{}: {}: it reads row {} of '{}', which has {}; bind the model's extents with --shape",
+       model.where, describe(context.node), limit->needed, limit->table, limit->rows);
 }
 
 /// What is in the file itself grows with the file.

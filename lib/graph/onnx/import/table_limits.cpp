@@ -20,17 +20,17 @@ std::vector<std::int64_t> constants(const Value* value) {
   return is_known ? value->constant->to_int64s() : std::vector<std::int64_t>();
 }
 
-Limit limit_of(std::int64_t index, const Shape& data, std::int64_t dim) {
-  const std::int64_t rows = data.at(static_cast<std::size_t>(dim));
-  return index < rows ? std::nullopt : Limit({saturated_add(index, 1), rows});
+Limit limit_of(std::int64_t index, const Value& data, std::int64_t dim) {
+  const std::int64_t rows = data.shape.at(static_cast<std::size_t>(dim));
+  return index < rows ? std::nullopt : Limit({data.name, saturated_add(index, 1), rows});
 }
 
 Limit of_gather(const NodeInContext& context) {
   const std::vector<std::int64_t> indices = constants(input(context, 1));
   if (indices.empty()) return std::nullopt;
-  const Shape& data = context.inputs.at(0)->shape;
+  const Value& data = *context.inputs.at(0);
   const std::int64_t axis = int_or(context.node, "axis", 0);
-  return limit_of(std::ranges::max(indices), data, axis < 0 ? axis + std::ssize(data) : axis);
+  return limit_of(std::ranges::max(indices), data, axis < 0 ? axis + std::ssize(data.shape) : axis);
 }
 
 /// The last dimension of the indices goes through dimensions of the data.
@@ -43,7 +43,7 @@ Limit of_gather_nd(const NodeInContext& context) {
     last[i % dims] = std::max(last[i % dims], indices[i]);
   const std::int64_t first_dim = int_or(context.node, "batch_dims", 0);
   for (std::size_t d = 0; d < dims; ++d)
-    if (const Limit limit = limit_of(last[d], context.inputs.at(0)->shape,
+    if (const Limit limit = limit_of(last[d], *context.inputs.at(0),
                                      first_dim + static_cast<std::int64_t>(d)))
       return limit;
   return std::nullopt;
@@ -56,7 +56,7 @@ Limit of_rotary_attention(const NodeInContext& context) {
   const std::vector<std::int64_t> total = constants(input(context, total_input));
   const Value* table = input(context, table_input);
   if (table == nullptr || total.empty()) return std::nullopt;
-  return limit_of(saturated_subtract(total.front(), 1), table->shape, 0);
+  return limit_of(saturated_subtract(total.front(), 1), *table, 0);
 }
 
 }  // namespace

@@ -8,6 +8,7 @@ namespace autopar::graph {
 
 /// A node that reads beyond the end of what it reads from.
 struct BrokenLimit {
+  std::string table;        ///< what it reads from
   std::int64_t needed = 0;  ///< rows
   std::int64_t rows = 0;    ///< that there are
 };
