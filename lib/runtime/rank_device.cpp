@@ -59,7 +59,17 @@ int gpu_of(const DeviceOptions& options, HostCommunicator& host, const LocalRank
   return local.rank % gpus;
 }
 
+void bind_to_node(const LocalRanks& local) {
+  if (!local.cores_of_node.empty()) bind_thread(local.cores_of_node);
+}
+
 }  // namespace
+
+void bind_reader(const DeviceOptions& options, const LocalRanks& local) {
+  const bool is_of_cpu =
+      options.kind == Kind::cpu || (options.kind == Kind::automatic && usable_gpus() == 0);
+  if (is_of_cpu) bind_to_node(local);
+}
 
 int threads_of(const DeviceOptions& options, const LocalRanks& local) {
   if (options.threads > 0) return options.threads;
@@ -69,10 +79,12 @@ int threads_of(const DeviceOptions& options, const LocalRanks& local) {
 
 RankDevice::RankDevice(const DeviceOptions& options, HostCommunicator& host,
                        const LocalRanks& local, std::chrono::milliseconds timeout) {
-  if (agreed_kind(options, host, local) == Kind::cpu)
+  if (agreed_kind(options, host, local) == Kind::cpu) {
+    bind_to_node(local);
     device_ = std::make_unique<CpuDevice>(threads_of(options, local));
-  else
+  } else {
     device_ = make_cuda_device({gpu_of(options, host, local), options.allow_tf32});
+  }
   const bool by_nccl =
       !device_->shares_host_memory() && host.size() > 1 && !options.host_collectives;
   if (by_nccl && host.encrypts())

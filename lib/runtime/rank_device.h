@@ -12,6 +12,10 @@ namespace autopar::runtime {
 /// The CPU's threads for one rank of so many on its machine.
 int threads_of(const DeviceOptions& options, const LocalRanks& local);
 
+/// Binds the calling thread to LocalRanks::cores_of_node where the rank will run on the CPU, as
+/// RankDevice does: called before files are read, so that their pages, too, lie there.
+void bind_reader(const DeviceOptions& options, const LocalRanks& local);
+
 /// What one rank runs on, and the communicator of the memory there.
 class RankDevice {
  public:

@@ -349,6 +349,7 @@ struct Session::Impl {
     if (!runs.empty()) return;
     runs.resize(info.ranks.size());
     run_as_rank([&](HostCommunicator& world, const LocalRanks& local) {
+      bind_reader(options.device, local);
       bundle::check_files(info, dir, world.rank());
       std::optional<graph::Graph> shard = load_shard(info, 0, dir, world.rank());
       // While the tail runs, this process's other ranks wait.

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/numa_nodes.h"
 #include "base/usable_cores.h"
 #include "base/work_signs.h"
 #include "bundle/secret_file.h"
@@ -49,8 +50,9 @@ MachineName machine_name() {
   return padded;
 }
 
+constexpr std::size_t no_quota = 1 << 20;
+
 RankPlace own_place() {
-  constexpr std::size_t no_quota = 1 << 20;
   RankPlace place{.machine = machine_name(), .cores_of_quota = cores_of_quota(no_quota)};
   for (const int core : cores_of_process()) {
     const auto bit = static_cast<std::size_t>(core);
@@ -64,13 +66,6 @@ CoreSet cores_of(const RankPlace& place) {
   for (std::size_t bit = 0; bit < 64 * place.cores.size(); ++bit)
     if ((place.cores[bit / 64] >> bit % 64 & 1) != 0) cores.push_back(static_cast<int>(bit));
   return cores;
-}
-
-/// A quota is of a control group, which the ranks of one machine share.
-int share_of(const RankPlace& mine, const std::vector<CoreSet>& cores, int rank) {
-  const std::size_t of_quota =
-      std::max<std::size_t>(1, std::size_t{mine.cores_of_quota} / cores.size());
-  return static_cast<int>(std::min(share_of_cores(cores, at(rank)), of_quota));
 }
 
 /// That a rank has failed is the next task's error.
@@ -150,6 +145,22 @@ std::unique_ptr<HostCommunicator> connect_by_mpi(const LaunchedRank& launched,
 
 }  // namespace
 
+void share_cores(LocalRanks& local, std::vector<CoreSet> cores, std::size_t quota,
+                 const std::vector<CoreSet>& nodes) {
+  const std::size_t rank = at(local.rank);
+  if (cores[rank].empty()) return;
+  if (std::ranges::count(cores, cores.front()) == std::ssize(cores)) {
+    std::vector<CoreSet> spread = spread_over_nodes(cores.front(), nodes, cores.size());
+    if (!spread.empty()) {
+      local.cores_of_node = spread[rank];
+      cores = std::move(spread);
+    }
+  }
+  // A quota is of a control group, which the ranks of one machine share.
+  const std::size_t of_quota = std::max<std::size_t>(1, quota / cores.size());
+  local.cores = static_cast<int>(std::min(share_of_cores(cores, rank), of_quota));
+}
+
 LocalRanks local_ranks(HostCommunicator& world) {
   const RankPlace mine = own_place();
   const std::vector<RankPlace> all = gather_all(world, mine);
@@ -162,7 +173,7 @@ LocalRanks local_ranks(HostCommunicator& world) {
     cores.push_back(cores_of(all[at(rank)]));
   }
   local.count = static_cast<int>(local.in_world.size());
-  if (!cores[at(local.rank)].empty()) local.cores = share_of(mine, cores, local.rank);
+  share_cores(local, std::move(cores), std::size_t{mine.cores_of_quota}, numa_nodes());
   return local;
 }
 
@@ -173,10 +184,14 @@ Ranks::Ranks(std::vector<Rank> ranks)
 
 Ranks Ranks::in_threads(int count, std::chrono::milliseconds timeout) {
   std::vector<Rank> ranks;
+  const std::vector<CoreSet> cores(static_cast<std::size_t>(count), cores_of_process());
+  const std::size_t quota = cores_of_quota(no_quota);
+  const std::vector<CoreSet> nodes = numa_nodes();
   for (auto& world : make_thread_communicators(count, timeout)) {
     LocalRanks local{.rank = world->rank(), .count = count};
     local.in_world.resize(static_cast<std::size_t>(count));
     std::iota(local.in_world.begin(), local.in_world.end(), 0);
+    share_cores(local, cores, quota, nodes);
     ranks.push_back({std::move(world), local});
   }
   return Ranks(std::move(ranks));

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "base/usable_cores.h"
 #include "runtime/comm/communicator.h"
 #include "runtime/session_options.h"
 #include "runtime/worker_threads.h"
@@ -22,7 +23,17 @@ struct LocalRanks {
   /// Cores that this one may keep busy, so that together they use what they may; 0: those that the
   /// process may use, over `count`.
   int cores = 0;
+  /// Those of its NUMA node, which its thread is bound to, so that memory that it touches first
+  /// lies there; empty where it is not to be bound: by itself, bound by who started it, or of one
+  /// node.
+  CoreSet cores_of_node = {};
 };
+
+/// Shares the cores of one machine out. `cores`: by local rank, those that it may use; `quota`: of
+/// all of them together; `nodes`: the machine's NUMA nodes. Ranks that may use the same cores are
+/// spread over the nodes.
+void share_cores(LocalRanks& local, std::vector<CoreSet> cores, std::size_t quota,
+                 const std::vector<CoreSet>& nodes);
 
 /// Asks all others which machine they run on; every rank of the world calls it.
 LocalRanks local_ranks(HostCommunicator& world);

@@ -43,8 +43,8 @@ Limit of_gather_nd(const NodeInContext& context) {
     last[i % dims] = std::max(last[i % dims], indices[i]);
   const std::int64_t first_dim = int_or(context.node, "batch_dims", 0);
   for (std::size_t d = 0; d < dims; ++d)
-    if (const Limit limit = limit_of(last[d], *context.inputs.at(0),
-                                     first_dim + static_cast<std::int64_t>(d)))
+    if (const Limit limit =
+            limit_of(last[d], *context.inputs.at(0), first_dim + static_cast<std::int64_t>(d)))
       return limit;
   return std::nullopt;
 }

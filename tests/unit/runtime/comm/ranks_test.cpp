@@ -46,6 +46,29 @@ TEST_CASE("a rank that fails ends the others, and its error is the one that is t
                     Catch::Contains("a rank has failed before"));
 }
 
+TEST_CASE("ranks of one machine share its cores, by NUMA node where nobody has bound them") {
+  const CoreSet all = {0, 1, 2, 3, 4, 5, 6, 7};
+  const std::vector<CoreSet> nodes = {{0, 1, 2, 3}, {4, 5, 6, 7}};
+  const auto shared = [&](int rank, const std::vector<CoreSet>& cores, std::size_t quota = 1000) {
+    LocalRanks local{.rank = rank, .count = static_cast<int>(cores.size())};
+    share_cores(local, cores, quota, nodes);
+    return local;
+  };
+  const LocalRanks third = shared(2, {all, all, all, all});
+  CHECK(third.cores_of_node == nodes[1]);
+  CHECK(third.cores == 2);
+  CHECK(shared(2, {all, all, all, all}, 4).cores == 1);
+  const LocalRanks one_of_three = shared(1, {all, all, all});
+  CHECK(one_of_three.cores_of_node.empty());
+  CHECK(one_of_three.cores == 2);
+  const LocalRanks bound = shared(1, {{0, 1, 4, 5}, {2, 3, 6, 7}});
+  CHECK(bound.cores_of_node.empty());
+  CHECK(bound.cores == 4);
+  const LocalRanks unknown = shared(0, {{}, {}});
+  CHECK(unknown.cores_of_node.empty());
+  CHECK(unknown.cores == 0);
+}
+
 TEST_CASE("options that do not tell one rank from all are refused with what to do") {
   const auto refusal = [](const LaunchOptions& options) {
     try {
