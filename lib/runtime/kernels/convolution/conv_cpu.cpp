@@ -14,9 +14,7 @@ namespace {
 
 using dnnl::memory;
 
-memory::desc any_layout(const memory::desc& plain) {
-  return {plain.dims(), memory::data_type::f32, memory::format_tag::any};
-}
+using onednn::any_layout;
 
 class OnednnConvolution final : public Kernel {
  public:
@@ -128,15 +126,14 @@ std::unique_ptr<Kernel> make_onednn_convolution(const KernelRequest& request, co
       is_given(request.inputs, 2) ? float_layout(request.inputs[2].shape) : memory::desc();
   const bool is_plain = computes_plain(request);
   // What is not constant would be reordered in each run.
-  const typename Forward::desc description(
-      dnnl::prop_kind::forward_inference,
+  const auto description = describe_primitive<Forward>(
+      user_scratchpad(), dnnl::prop_kind::forward_inference,
       std::is_same_v<Forward, dnnl::convolution_forward> ? dnnl::algorithm::convolution_direct
                                                          : dnnl::algorithm::deconvolution_direct,
       is_plain ? in : any_layout(in), request.is_constant(1) ? any_layout(weights) : weights, bias,
       is_plain ? out : any_layout(out), slide.strides, slide.gaps(), slide.begin_pads,
       slide.end_pads);
-  return std::make_unique<OnednnConvolution>(request, describe_primitive<Forward>(description),
-                                             weights);
+  return std::make_unique<OnednnConvolution>(request, description, weights);
 }
 
 /// An offset in a tensor of this shape as an index.

@@ -3,7 +3,6 @@
 #include <sys/mman.h>
 
 #include <algorithm>
-#include <bit>
 #include <future>
 
 #include "base/free_memory.h"
@@ -151,32 +150,21 @@ void Reordering::run(const void* from, void* to, std::byte* scratch) {
 
 namespace {
 
-void append_layout(std::string& text, const dnnl::memory::desc& layout) {
-  const dnnl_memory_desc_t& data = layout.data;
+void append_layout(std::string& text, const dnnl::memory::desc& described) {
+  const onednn::Layout layout = onednn::layout_of(described);
   const auto append = [&](std::int64_t number) { text += std::to_string(number) + ' '; };
-  append(data.data_type);
-  append(data.format_kind);
-  append(data.offset0);
-  append(static_cast<std::int64_t>(data.extra.flags));
-  append(data.extra.compensation_mask);
-  append(std::bit_cast<std::int32_t>(data.extra.scale_adjust));
-  if (data.format_kind != dnnl_blocked) {  // no other is known in parts
-    const auto* bytes = reinterpret_cast<const char*>(&data);
-    text.append(bytes, bytes + sizeof data);
-    return;
-  }
-  const dnnl_blocking_desc_t& blocks = data.format_desc.blocking;
-  int first = 0;
-  while (first < data.ndims - 2 && data.dims[first] == 1 && data.padded_dims[first] == 1) ++first;
-  for (int d = first; d < data.ndims; ++d) {
-    append(data.dims[d]);
-    append(data.padded_dims[d]);
-    append(data.padded_offsets[d]);
-    append(blocks.strides[d]);
-  }
-  for (int i = 0; i < blocks.inner_nblks; ++i) {
-    append(blocks.inner_idxs[i] - first);
-    append(blocks.inner_blks[i]);
+  text += layout.rest + ' ';
+  std::size_t first = 0;
+  while (first + 2 < layout.dims.size() && layout.dims[first] == 1 &&
+         layout.padded_dims[first] == 1)
+    ++first;
+  for (std::size_t d = first; d < layout.dims.size(); ++d)
+    for (const std::int64_t number :
+         {layout.dims[d], layout.padded_dims[d], layout.padded_offsets[d], layout.strides[d]})
+      append(number);
+  for (std::size_t i = 0; i < layout.inner_blocks.size(); ++i) {
+    append(layout.inner_dims[i] - static_cast<std::int64_t>(first));
+    append(layout.inner_blocks[i]);
   }
 }
 
@@ -206,9 +194,9 @@ std::shared_ptr<std::byte> reordered_copy(Device& device, const dnnl::memory::de
   constexpr std::int64_t part_bytes = 1 << 20;
   constexpr std::int64_t largest_block = 64;
   if (from == to) return nullptr;
-  dnnl::memory::dims dims = from.dims();
+  const dnnl::memory::dims strides = onednn::layout_of(from).strides;
+  dnnl::memory::dims dims = onednn::dims_of(from);
   const std::size_t columns = dims.size() - 1;
-  const auto& strides = from.data.format_desc.blocking.strides;
   const std::size_t outer = strides[columns - 1] >= strides[columns] ? columns - 1 : columns;
   const std::int64_t extent = dims[outer];
   const std::int64_t line_bytes = matrix.size_bytes() / std::max<std::int64_t>(extent, 1);
@@ -224,8 +212,7 @@ std::shared_ptr<std::byte> reordered_copy(Device& device, const dnnl::memory::de
     if (part_to.is_zero()) return nullptr;
     matrix.read(offsets[outer] * line_bytes,
                 {part.get(), static_cast<std::size_t>(dims[outer] * line_bytes)});
-    const dnnl::memory::dims part_strides(strides, strides + dims.size());
-    Reordering reordering({dims, from.data_type(), part_strides}, part_to);
+    Reordering reordering({dims, onednn::type_of(from), strides}, part_to);
     const auto scratch = device.allocate(reordering.scratch_bytes());
     reordering.run(part.get(), copy.get(), scratch.get());
   }

@@ -8,6 +8,7 @@
 
 #include "base/out_of_memory.h"
 #include "runtime/device.h"
+#include "runtime/kernels/cpu/onednn_versions.h"
 
 /// What kernels that oneDNN computes have in common.
 namespace autopar::runtime::cpu {
@@ -49,13 +50,12 @@ auto within_onednn(const Make& make) -> decltype(make()) {
   }
 }
 
-template <typename Primitive>
-typename Primitive::primitive_desc describe_primitive(
-    const typename Primitive::desc& description,
-    const dnnl::primitive_attr& attributes = user_scratchpad()) {
-  return within_onednn([&]() -> typename Primitive::primitive_desc {
-    return {description, attributes, onednn_engine()};
-  });
+/// `arguments`: those of oneDNN's own description, but for the engine and the attributes.
+template <typename Primitive, typename... Arguments>
+typename Primitive::primitive_desc describe_primitive(const dnnl::primitive_attr& attributes,
+                                                      const Arguments&... arguments) {
+  return within_onednn(
+      [&] { return onednn::describe<Primitive>(onednn_engine(), attributes, arguments...); });
 }
 
 /// A primitive on one thread's stream. Bind all of its arguments, then run it.

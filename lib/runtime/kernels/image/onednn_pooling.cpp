@@ -14,11 +14,10 @@ std::unique_ptr<Kernel> try_onednn_pooling(const KernelRequest& request, const P
                                            dnnl::algorithm algorithm) {
   const Slide& slide = pooling.slide;
   try {
-    const dnnl::pooling_v2_forward::desc description(
-        dnnl::prop_kind::forward_inference, algorithm, float_layout(request.inputs[0].shape),
-        float_layout(request.outputs[0].shape), slide.strides, pooling.taps, slide.gaps(),
-        slide.begin_pads, slide.end_pads);
-    return make_onednn_unary(describe_primitive<dnnl::pooling_v2_forward>(description));
+    return make_onednn_unary(describe_primitive<onednn::Pooling>(
+        user_scratchpad(), dnnl::prop_kind::forward_inference, algorithm,
+        float_layout(request.inputs[0].shape), float_layout(request.outputs[0].shape),
+        slide.strides, pooling.taps, slide.gaps(), slide.begin_pads, slide.end_pads));
   } catch (const dnnl::error&) {
     return nullptr;
   }

@@ -69,16 +69,18 @@ std::unique_ptr<Kernel> make_onednn(const KernelRequest& request) {
   const NormalizedRows rows(request);
   const bool has_bias = is_given(request.inputs, 2);
   const bool has_moments = is_given(request.outputs, 1) || is_given(request.outputs, 2);
-  const dnnl::layer_normalization_forward::desc description(
-      has_moments ? dnnl::prop_kind::forward_training : dnnl::prop_kind::forward_inference,
-      float_layout({rows.count, rows.extent}), float_layout({rows.count}), rows.epsilon,
-      has_bias ? normalization_flags::use_scale | normalization_flags::use_shift
-               : normalization_flags::use_scale);
+  const auto description = within_onednn([&] {
+    return onednn::describe_layer_normalization(
+        onednn_engine(), user_scratchpad(),
+        has_moments ? dnnl::prop_kind::forward_training : dnnl::prop_kind::forward_inference,
+        float_layout({rows.count, rows.extent}), float_layout({rows.count}), rows.epsilon,
+        has_bias ? normalization_flags::use_scale | normalization_flags::use_shift
+                 : normalization_flags::use_scale);
+  });
   std::vector<int> arguments = {DNNL_ARG_SRC, DNNL_ARG_SCALE, DNNL_ARG_DST};
   if (has_bias) arguments.push_back(DNNL_ARG_SHIFT);
   if (has_moments) arguments.insert(arguments.end(), {DNNL_ARG_MEAN, DNNL_ARG_VARIANCE});
-  const OnednnPrimitive primitive(
-      describe_primitive<dnnl::layer_normalization_forward>(description), arguments);
+  const OnednnPrimitive primitive(description, arguments);
   const std::int64_t copied_bytes = float_bytes(request);
   const auto run = [=, normalization = primitive](const KernelIo& io) mutable {
     std::byte* copied = io.scratch + normalization.scratch_bytes();

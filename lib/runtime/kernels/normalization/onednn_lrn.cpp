@@ -10,11 +10,11 @@ std::unique_ptr<Kernel> make_onednn_lrn(const KernelRequest& request) {
   const bool is_onednns = in.type == DataType::float32 && in.shape.size() == 4 &&
                           window.before == window.behind && in.elements() > 0;
   if (!is_onednns) return nullptr;
-  const dnnl::lrn_forward::desc description(
-      dnnl::prop_kind::forward_inference, dnnl::algorithm::lrn_across_channels,
-      float_layout(in.shape), window.size, static_cast<float>(window.alpha),
-      static_cast<float>(window.beta), static_cast<float>(window.bias));
-  return make_onednn_unary(describe_primitive<dnnl::lrn_forward>(description));
+  return make_onednn_unary(within_onednn([&] {
+    return onednn::describe_lrn(onednn_engine(), user_scratchpad(), float_layout(in.shape),
+                                window.size, static_cast<float>(window.alpha),
+                                static_cast<float>(window.beta), static_cast<float>(window.bias));
+  }));
 }
 
 }  // namespace autopar::runtime::cpu

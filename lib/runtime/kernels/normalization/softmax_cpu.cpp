@@ -102,10 +102,10 @@ std::unique_ptr<Kernel> make_float_softmax(const KernelRequest& request, const A
   if (request.outputs[0].elements() == 0) return std::make_unique<NoWork>();
   const auto layout = rows.inner == 1 ? float_layout({rows.outer, rows.extent})
                                       : float_layout({rows.outer, rows.extent, rows.inner});
-  const dnnl::softmax_v2_forward::desc description(
-      dnnl::prop_kind::forward_inference, dnnl::algorithm::softmax_accurate, layout, layout, 1);
-  const OnednnPrimitive primitive(describe_primitive<dnnl::softmax_v2_forward>(description),
-                                  {DNNL_ARG_SRC, DNNL_ARG_DST});
+  const auto description =
+      describe_primitive<onednn::Softmax>(user_scratchpad(), dnnl::prop_kind::forward_inference,
+                                          dnnl::algorithm::softmax_accurate, layout, layout, 1);
+  const OnednnPrimitive primitive(description, {DNNL_ARG_SRC, DNNL_ARG_DST});
   const auto run = [rows, softmax = primitive,
                     threads = request.device.threads()](const KernelIo& io) mutable {
     FloatCopies copies(io.scratch + softmax.scratch_bytes());

@@ -31,10 +31,10 @@ class GatheredMatMul final : public Kernel {
     const memory::dims dims{depth_, columns_};
     const memory::dims strides = table_ == 0 ? memory::dims{1, depth_} : memory::dims{columns_, 1};
     const memory::desc stored(dims, memory::data_type::f32, strides);
-    const auto description =
-        describe_primitive<dnnl::matmul>({float_layout({tile_rows_, depth_}),
-                                          {dims, memory::data_type::f32, memory::format_tag::any},
-                                          float_layout({tile_rows_, columns_})});
+    const auto description = describe_primitive<dnnl::matmul>(
+        user_scratchpad(), float_layout({tile_rows_, depth_}),
+        memory::desc(dims, memory::data_type::f32, memory::format_tag::any),
+        float_layout({tile_rows_, columns_}));
     product_ = OnednnPrimitive(description, {DNNL_ARG_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_DST});
     keep(request, stored, description.weights_desc());
   }

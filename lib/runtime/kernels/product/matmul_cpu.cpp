@@ -36,15 +36,13 @@ dnnl::matmul::primitive_desc describe(const Product& product, const memory::desc
   if (takes_bias(product)) {
     Shape bias(product.batches.size() + 2, 1);
     bias.back() = product.columns;
-    return describe_primitive<dnnl::matmul>({a, b, float_layout(bias), out}, attributes);
+    return describe_primitive<dnnl::matmul>(attributes, a, b, float_layout(bias), out);
   }
-  if (product.alpha != 1) attributes.set_output_scales(0, {product.alpha});
-  if (product.c) {
-    dnnl::post_ops add_to_out;
-    add_to_out.append_sum(product.beta);
-    attributes.set_post_ops(add_to_out);
-  }
-  return describe_primitive<dnnl::matmul>({a, b, out}, attributes);
+  dnnl::post_ops behind;
+  if (product.alpha != 1) onednn::scale_output(behind, attributes, product.alpha);
+  if (product.c) behind.append_sum(product.beta);
+  attributes.set_post_ops(behind);
+  return describe_primitive<dnnl::matmul>(attributes, a, b, out);
 }
 
 /// float32, float16, bfloat16.
@@ -98,8 +96,7 @@ class FloatMatMul final : public Kernel {
     if (!request.may_replace(1) || b.type != DataType::float32 || !is_single || weights == nullptr)
       return {};
     const memory::desc stored = stored_b(product_);
-    const memory::desc any(stored.dims(), memory::data_type::f32, memory::format_tag::any);
-    dnnl::matmul::primitive_desc packed = describe(product_, any);
+    dnnl::matmul::primitive_desc packed = describe(product_, onednn::any_layout(stored));
     const memory::desc layout = packed.weights_desc();
     const auto most_bytes = static_cast<std::size_t>(b.size_bytes() + b.size_bytes() / 32);
     if (layout.get_size() <= most_bytes)

@@ -58,11 +58,11 @@ class OnednnMatMulInteger final : public Kernel {
     b_zeros_ = repeated_input(request, 3, "b_zero_point", b_columns_, 1);
     matmul_ = OnednnPrimitive(
         describe_primitive<dnnl::matmul>(
-            {matrices(product, product.a, product.rows, product.depth,
-                      byte_type(request.inputs[0].type)),
-             matrices(product, product.b, product.depth, product.columns, memory::data_type::s8),
-             matrices(product, product.out, product.rows, product.columns,
-                      memory::data_type::s32)}),
+            user_scratchpad(),
+            matrices(product, product.a, product.rows, product.depth,
+                     byte_type(request.inputs[0].type)),
+            matrices(product, product.b, product.depth, product.columns, memory::data_type::s8),
+            matrices(product, product.out, product.rows, product.columns, memory::data_type::s32)),
         {DNNL_ARG_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_DST});
     if (request.is_constant(1)) keep(request);
   }

@@ -103,7 +103,7 @@ class ByteConvolution final : public Kernel {
     };
     const Slide& slide = convolution.slide;
     dnnl::primitive_attr attributes = user_scratchpad();
-    if (has_zero_) attributes.set_zero_points(DNNL_ARG_SRC, 0, {DNNL_RUNTIME_S32_VAL});
+    if (has_zero_) onednn::take_zero_point(attributes, DNNL_ARG_SRC);
     dnnl::post_ops behind;
     if (places_.scale)
       behind.append_binary(dnnl::algorithm::binary_mul,
@@ -112,13 +112,12 @@ class ByteConvolution final : public Kernel {
       behind.append_binary(dnnl::algorithm::binary_add,
                            by_channel(request.inputs[*places_.bias], in.size()));
     attributes.set_post_ops(behind);
-    const dnnl::convolution_forward::desc description(
-        dnnl::prop_kind::forward_inference, dnnl::algorithm::convolution_direct,
+    return describe_primitive<dnnl::convolution_forward>(
+        attributes, dnnl::prop_kind::forward_inference, dnnl::algorithm::convolution_direct,
         any(in, byte_type(request.inputs[0].type)),
         any(grouped_weights(request.inputs[1].shape, convolution), memory::data_type::s8),
         any(request.outputs[0].shape, out_type_), slide.strides, slide.gaps(), slide.begin_pads,
         slide.end_pads);
-    return describe_primitive<dnnl::convolution_forward>(description, attributes);
   }
 
   std::int64_t primitive_scratch_bytes() const {

@@ -24,23 +24,21 @@ class QuantizedMatMul final : public Kernel {
     const bool is_constant = request.is_constant(1);
     const memory::desc stored =
         matrices(product, product.b, product.depth, product.columns, memory::data_type::s8);
-    const memory::desc wanted =
-        is_constant ? memory::desc(stored.dims(), stored.data_type(), memory::format_tag::any)
-                    : stored;
+    const memory::desc wanted = is_constant ? onednn::any_layout(stored) : stored;
     dnnl::primitive_attr attributes = user_scratchpad();
     Shape scale_shape(product.batches.size() + 2, 1);
     scale_shape.back() = request.inputs[scale_input].elements();
     dnnl::post_ops scaling;
     scaling.append_binary(dnnl::algorithm::binary_mul, float_layout(scale_shape));
     attributes.set_post_ops(scaling);
-    if (has_a_zero_) attributes.set_zero_points(DNNL_ARG_SRC, 0, {DNNL_RUNTIME_S32_VAL});
-    if (has_b_zero_) attributes.set_zero_points(DNNL_ARG_WEIGHTS, 0, {DNNL_RUNTIME_S32_VAL});
+    if (has_a_zero_) onednn::take_zero_point(attributes, DNNL_ARG_SRC);
+    if (has_b_zero_) onednn::take_zero_point(attributes, DNNL_ARG_WEIGHTS);
     const auto description = describe_primitive<dnnl::matmul>(
-        {matrices(product, product.a, product.rows, product.depth,
-                  byte_type(request.inputs[0].type)),
-         wanted,
-         matrices(product, product.out, product.rows, product.columns, memory::data_type::f32)},
-        attributes);
+        attributes,
+        matrices(product, product.a, product.rows, product.depth,
+                 byte_type(request.inputs[0].type)),
+        wanted,
+        matrices(product, product.out, product.rows, product.columns, memory::data_type::f32));
     matmul_ = OnednnPrimitive(description, {DNNL_ARG_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_DST});
     const memory::desc one({1}, memory::data_type::s32, memory::format_tag::x);
     matmul_.add(scale_argument, float_layout(scale_shape));

@@ -77,15 +77,11 @@ void describe_convolution_of_bytes() {
   };
   const dnnl::memory::dims none{0, 0};
   using Type = dnnl::memory::data_type;
-  cpu::describe_primitive<dnnl::convolution_forward>({dnnl::prop_kind::forward_inference,
-                                                      dnnl::algorithm::convolution_direct,
-                                                      any({1, 16, 8, 8}, Type::s8),
-                                                      any({64, 16, 1, 1}, Type::s8),
-                                                      any({1, 64, 8, 8}, Type::f32),
-                                                      {1, 1},
-                                                      none,
-                                                      none,
-                                                      none});
+  cpu::describe_primitive<dnnl::convolution_forward>(
+      cpu::user_scratchpad(), dnnl::prop_kind::forward_inference,
+      dnnl::algorithm::convolution_direct, any({1, 16, 8, 8}, Type::s8),
+      any({64, 16, 1, 1}, Type::s8), any({1, 64, 8, 8}, Type::f32), dnnl::memory::dims{1, 1}, none,
+      none, none);
 }
 
 TEST_CASE("Convolutions are made right beside those of bytes that other threads make") {
