@@ -10,7 +10,7 @@ find_package(Boost REQUIRED)  # Beast's headers alone, for HTTP
 find_package(Catch2 REQUIRED)
 include(Catch)
 find_package(dnnl REQUIRED)
-find_package(mimalloc 2.0 REQUIRED)
+find_package(mimalloc REQUIRED)  # 2 or 3
 set(MPI_CXX_SKIP_MPICXX ON)  # C alone: newer MPIs have no C++ library
 find_package(MPI COMPONENTS CXX)  # without it there is no plugin for mpirun
 find_package(OpenMP REQUIRED COMPONENTS CXX)
