@@ -6,6 +6,7 @@
 #include <array>
 
 #include "planner/find_plan.h"
+#include "planner/write_annotated.h"
 #include "planner/write_bundle.h"
 
 namespace autopar::planner {
@@ -16,6 +17,10 @@ constexpr std::array flavours{
                  .what = "a bundle that autopar runs",
                  .write = write_shards,
                  .is_of_one_profile = false},
+    ShardFlavour{.name = "annotated",
+                 .what = "the whole model with ONNX's multi-device annotations",
+                 .write = write_annotated,
+                 .is_of_one_profile = true},
 };
 
 }  // namespace
