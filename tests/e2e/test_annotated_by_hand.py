@@ -87,7 +87,8 @@ class ByHandTest(TemporaryFolderTest):
             "plan", self.file, *options, "--strategy", self.save(model), "--json"
         )
         plan = json.loads(done.stdout)
-        self.assertTrue(plan["summary"]["proven_optimal"])
+        summary = plan["summary"]  # a search of stages may miss what is 0.2 % better
+        self.assertLessEqual(summary["cost_seconds"], 1.002 * summary["lower_bound_seconds"])
         return {entry["name"]: entry for entry in plan["operators"]}
 
     def refusal(self, model, *options, plain=None):

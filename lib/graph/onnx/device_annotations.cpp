@@ -271,7 +271,9 @@ void annotate(onnx::ModelProto& model, const DeviceAnnotations& annotations) {
     const AnnotatedNode& node = *found->second;
     auto& own = *proto.add_device_configurations();
     own.set_configuration_id(annotations.configuration);
-    for (const ShardedTensor& tensor : node.tensors) write_tensor(tensor, *own.add_sharding_spec());
+    for (const ShardedTensor& tensor : node.tensors)  // what a body captures is no input in ONNX
+      if (has(proto.input(), tensor.name) || has(proto.output(), tensor.name))
+        write_tensor(tensor, *own.add_sharding_spec());
     if (node.stage) own.set_pipeline_stage(*node.stage);
     write_properties(node.properties, proto);
   }
