@@ -58,8 +58,7 @@ void add_tensors(const std::vector<graph::ValueId>& values,
     const bool is_one = distinct[values[i]].size() == 1;
     const TensorShardSpec spec = without_idle_axes(specs[i], stage.plan.mesh);
     if (is_one && is_first)
-      node.tensors.push_back(
-          sharded_tensor(stage.stage.graph.value(values[i]).name, spec, stage));
+      node.tensors.push_back(sharded_tensor(stage.stage.graph.value(values[i]).name, spec, stage));
     if (!is_one || spec.is_partial())
       node.properties[property + std::to_string(i)] = to_string(spec);
   }

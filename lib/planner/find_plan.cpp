@@ -121,8 +121,8 @@ search::FoundPipeline find_pipeline(const LoadedModel& model, const graph::Graph
   if (!graph.states.empty() && setup.pipeline.microbatches > 1)
     fail("--loop: states are a whole batch's; leave --microbatches out");
   const Shown shown(progress, "searching for the best stages");
-  search::FoundPipeline found = search::search_pipeline(
-      graph, microbatch, setup.meshes, options_for(setup, model), setup.pipeline);
+  search::FoundPipeline found = search::search_pipeline(graph, microbatch, setup.meshes,
+                                                        options_for(setup, model), setup.pipeline);
   tell_of_interruption(setup);
   return found;
 }
@@ -159,8 +159,8 @@ FoundPlan find_profiles_in_stages(const Model& model, const SearchSetup& setup,
   const LoadedModel& loaded = model.contents();
   const FittedProfiles profiles(loaded, setup.meshes);
   const Shown shown(progress, "searching for the best stages");
-  search::JointPipeline found = search::search_joint_pipeline(
-      profiles.meshes(), options_for(setup, loaded), setup.pipeline);
+  search::JointPipeline found =
+      search::search_joint_pipeline(profiles.meshes(), options_for(setup, loaded), setup.pipeline);
   tell_of_interruption(setup);
   return found_plan(model, profiles, std::move(found.plans), found.predicted,
                     std::move(found.report));
@@ -232,8 +232,7 @@ const std::vector<search::Profile>& FittedProfiles::on(const sharding::DeviceMes
 search::JointPlan find_joint_plan(const LoadedModel& model, const SearchSetup& setup,
                                   const FittedProfiles& profiles, const Progress& progress) {
   const Shown shown(progress, "searching for the best plan");
-  search::JointPlan found =
-      search::search_meshes(profiles.meshes(), options_for(setup, model));
+  search::JointPlan found = search::search_meshes(profiles.meshes(), options_for(setup, model));
   tell_of_interruption(setup);
   return found;
 }

@@ -75,8 +75,7 @@ search::SearchOptions make_search_options(const PlanOptions& options) {
   search.bound = options.bound;
   problems.collect([&] { search.memory = search::MemoryPolicy::parse(options.memory); });
   problems.collect([&] {
-    const bool is_annotated = options.strategy.extension() == ".onnx";
-    if (!options.strategy.empty() && !is_annotated)
+    if (!options.strategy.empty() && !has_annotations(options))
       search.pins = search::load_pins(options.strategy);
   });
   search.time_limit_seconds = options.time_limit_seconds;

@@ -55,8 +55,10 @@ graph::DeviceAnnotations annotations_of_operators(const SearchSetup& setup,
 
 }  // namespace
 
+bool has_annotations(const PlanOptions& options) { return options.strategy.extension() == ".onnx"; }
+
 std::optional<graph::DeviceAnnotations> annotations_of(const PlanOptions& options) {
-  if (options.strategy.extension() != ".onnx") return std::nullopt;
+  if (!has_annotations(options)) return std::nullopt;
   return graph::read_annotations(options.strategy, options.ngpus);
 }
 
@@ -73,8 +75,8 @@ std::vector<search::Pin> pins_by_name(const PlanOptions& options) {
 std::vector<search::Pin> pins_for(const SearchSetup& setup, const LoadedModel& model) {
   if (!setup.annotations) return setup.search.pins;
   const auto meshes = [&](int devices) { return meshes_of_stage(setup, devices); };
-  return search::pins_of(annotations_of_operators(setup, model),
-                         model.profiles.front().graph, meshes, setup.strategy);
+  return search::pins_of(annotations_of_operators(setup, model), model.profiles.front().graph,
+                         meshes, setup.strategy);
 }
 
 }  // namespace autopar::planner

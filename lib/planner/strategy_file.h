@@ -11,6 +11,9 @@ namespace autopar::planner {
 
 struct SearchSetup;  // find_plan.h
 
+/// Whether --strategy is an ONNX model.
+bool has_annotations(const PlanOptions& options);
+
 /// The annotations of --strategy, where that is an ONNX model. Throws Error as read_annotations.
 std::optional<graph::DeviceAnnotations> annotations_of(const PlanOptions& options);
 

@@ -71,9 +71,10 @@ void number_devices(std::vector<Stage>& stages, int num_devices, const std::stri
       fail("{}: no node of stage {} tells on which devices it is, which those of others do", where,
            s);
     if (*devices.begin() != first)
-      fail("{}: the first device of stage {} is {}, which has to be {}: stages have the devices one "
-           "after the other",
-           where, s, *devices.begin(), first);
+      fail(
+          "{}: the first device of stage {} is {}, which has to be {}: stages have the devices one "
+          "after the other",
+          where, s, *devices.begin(), first);
     stages[s].first_device = first;
     stages[s].devices = static_cast<int>(*devices.rbegin()) - first + 1;
     first += stages[s].devices;
@@ -200,8 +201,7 @@ Pin pin_of(const AnnotatedNode& annotated, const NodesByName& nodes, const graph
   check_has_tensors(annotated, node, graph);
   Pin pin{.name = annotated.name, .inputs = {}, .outputs = {}, .reductions = {}};
   pin_tensors(annotated, node.inputs, plan::input_property, graph, stage, mesh, pin.some_inputs);
-  pin_tensors(annotated, node.outputs, plan::output_property, graph, stage, mesh,
-              pin.some_outputs);
+  pin_tensors(annotated, node.outputs, plan::output_property, graph, stage, mesh, pin.some_outputs);
   if (!pin.some_inputs.empty() || !pin.some_outputs.empty()) pin.mesh = mesh;
   return pin;
 }
@@ -273,8 +273,7 @@ std::vector<Pin> stored_pins(const DeviceAnnotations& annotations, const std::st
     if (told == properties.end()) continue;
     try {
       const TensorShardSpec spec = TensorShardSpec::parse(told->second);
-      pins.push_back(
-          {.name = name, .inputs = {}, .outputs = std::vector{spec}, .reductions = {}});
+      pins.push_back({.name = name, .inputs = {}, .outputs = std::vector{spec}, .reductions = {}});
     } catch (const Error& error) {
       fail("{}: metadata {} of tensor '{}': {}", where, plan::spec_property, name, error.what());
     }
@@ -313,8 +312,7 @@ std::vector<Pin> pins_of(const DeviceAnnotations& annotations, const graph::Grap
   Problems problems;
   std::vector<Pin> pins = stored_pins(annotations, where);
   for (std::size_t s = 0; s < stages.size(); ++s) {
-    const auto possible =
-        meshes_for(stages[s], told.empty() ? nullptr : &told[s], meshes, where);
+    const auto possible = meshes_for(stages[s], told.empty() ? nullptr : &told[s], meshes, where);
     for (Pin& pin : pins_of_stage(stages[s], possible, nodes, graph, where, problems)) {
       if (stages.size() > 1) pin.in_stage = static_cast<int>(s);
       pins.push_back(std::move(pin));

@@ -125,7 +125,19 @@ class AnnotatedTest(TemporaryFolderTest):
             {"annotated.onnx", "plan.json"},
         )
         onnx.checker.check_model(str(out / "annotated.onnx"), full_check=True)
+        self.check_weights(onnx.load(out / "annotated.onnx", load_external_data=False))
         return onnx.load(out / "annotated.onnx"), json.loads((out / "plan.json").read_text())
+
+    def check_weights(self, model):
+        """Those of 1 KiB or more are beside the model, so that it may be moved with its folder."""
+        for weight in model.graph.initializer:
+            is_external = weight.data_location == onnx.TensorProto.EXTERNAL
+            bytes_of = math.prod(weight.dims) * onnx.helper.tensor_dtype_to_np_dtype(
+                weight.data_type
+            ).itemsize
+            if is_external or bytes_of >= 1024:
+                entries = {entry.key: entry.value for entry in weight.external_data}
+                self.assertEqual(entries["location"], "annotated.data", weight.name)
 
     def plan(self, model, *options, expect=0):
         done = autopar("plan", *model, *options, "--json", expect=expect)
@@ -208,6 +220,12 @@ class AnnotatedTest(TemporaryFolderTest):
         made = sessions[1].run(names, {k: v for k, v in inputs.items() if k in taken})
         for name, before, after in zip(names, expected, made, strict=True):
             self.assertLessEqual(relative_error(before, after), TOLERANCE, name)
+
+    def test_microbatches(self):
+        options = ("--ngpus", 4, "--stages", 2, "--microbatches", 2)
+        annotated, plan = self.annotate(MLP, *options)
+        self.check_annotations(annotated, plan)
+        self.check_round_trip(MLP, options, plan)
 
     def test_bodies_and_functions(self):
         file = self.tmp / "bodies.onnx"

@@ -182,6 +182,11 @@ class ByHandTest(TemporaryFolderTest):
         annotate(model, "up", sharding("w_up", [0, 1, 2, 3], (1, 4)), configuration="four")
         self.assertEqual(self.plan(model, "--ngpus", 2)["up"]["inputs"][1], "S0R")
         self.assertEqual(self.plan(model, "--ngpus", 4)["up"]["inputs"][1], "RS0")
+        done = autopar("plan", self.file, "--ngpus", "2,3,4", "--strategy", self.save(model), "--json")
+        reasons = {row["ngpus"]: row.get("refusal") for row in json.loads(done.stdout)["rows"]}
+        self.assertIsNone(reasons[2])
+        self.assertIn("annotated for 2, 4 devices but --ngpus is 3", reasons[3])
+        self.assertIsNone(reasons[4])
 
     def staged(self, stages, devices=None, ranks=2):
         """`stages` and `devices` by node; a stage's number counts from 3 on."""

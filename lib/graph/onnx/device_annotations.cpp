@@ -82,13 +82,14 @@ ShardedDimension read_dimension(const onnx::ShardedDimProto& proto) {
     return dim;
   }
   const auto& parts = proto.simple_sharding();
-  const bool is_first_alone =
-      std::all_of(parts.begin() + 1, parts.end(),
-                  [](const auto& part) { return part.num_shards() == 1 && part.dim_value() > 0; });
+  const bool is_first_alone = std::all_of(parts.begin() + 1, parts.end(), [](const auto& part) {
+    return part.num_shards() == 1 && part.dim_value() > 0;
+  });
   if (!is_first_alone || first.dim_value() < 1 || first.dim_value() % dim.shards != 0)
-    fail("dimension {} is cut within blocks, which no plan can be: of several simple_sharding only "
-         "the first may have num_shards above 1, a divisor of its dim_value",
-         dim.axis);
+    fail(
+        "dimension {} is cut within blocks, which no plan can be: of several simple_sharding only "
+        "the first may have num_shards above 1, a divisor of its dim_value",
+        dim.axis);
   std::int64_t extent = 1;
   for (const auto& part : parts) {
     if (part.dim_value() > std::numeric_limits<std::int64_t>::max() / extent)
@@ -187,7 +188,8 @@ void read_nodes(const onnx::GraphProto& graph, const std::string& where,
     problems.collect([&] {
       try {
         auto node = read_node(proto, annotations, configurations);
-        if (node && uses[node->name] > 1) fail("another node has its name: give each one of its own");
+        if (node && uses[node->name] > 1)
+          fail("another node has its name: give each one of its own");
         if (node) annotations.nodes.push_back(std::move(*node));
       } catch (const Error& error) {
         fail("{}: {}: {}", where, description(proto), error.what());
@@ -219,7 +221,8 @@ void refuse_annotated_nodes(const auto& nodes, const std::string& where) {
 
 void refuse_annotations_inside(const onnx::ModelProto& model, const std::string& where) {
   for (const auto& function : model.functions())
-    refuse_annotated_nodes(function.node(), fmt::format("{}: function '{}'", where, function.name()));
+    refuse_annotated_nodes(function.node(),
+                           fmt::format("{}: function '{}'", where, function.name()));
   for (const auto& node : model.graph().node()) refuse_annotated_bodies(node, where);
 }
 

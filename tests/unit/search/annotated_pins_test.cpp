@@ -43,7 +43,8 @@ AnnotatedNode up(std::vector<ShardedTensor> tensors, std::optional<int> stage = 
 }
 
 /// On each of `meshes` that has as many devices.
-std::vector<Pin> pins(const DeviceAnnotations& annotations, const std::vector<std::string>& meshes) {
+std::vector<Pin> pins(const DeviceAnnotations& annotations,
+                      const std::vector<std::string>& meshes) {
   const auto of_size = [&](int devices) {
     std::vector<DeviceMesh> fitting;
     for (const std::string& text : meshes)
@@ -70,8 +71,7 @@ TEST_CASE("an annotated tensor is pinned on the first mesh that has its shards")
 }
 
 TEST_CASE("shards are row-major over the dimensions in the order that the file has them") {
-  const ShardedTensor both{
-      .name = "h", .dims = {{1, 2}, {0, 2}}, .devices = {{0}, {1}, {2}, {3}}};
+  const ShardedTensor both{.name = "h", .dims = {{1, 2}, {0, 2}}, .devices = {{0}, {1}, {2}, {3}}};
   const auto found = pins(annotations(4, {act({both})}), {"2x2"});
   CHECK(to_string(found.front().some_inputs.at(0)) == "S1S0");
 }

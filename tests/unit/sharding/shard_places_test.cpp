@@ -9,9 +9,7 @@ using namespace autopar::sharding;
 namespace {
 
 /// The shares 0 to 3 in an order that no axes have.
-ShardPlaces shuffled() {
-  return {.shards = {4}, .shares = {{0}, {3}, {2}, {1}}};
-}
+ShardPlaces shuffled() { return {.shards = {4}, .shares = {{0}, {3}, {2}, {1}}}; }
 
 }  // namespace
 
