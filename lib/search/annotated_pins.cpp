@@ -255,7 +255,7 @@ std::vector<DeviceMesh> told_meshes(const DeviceAnnotations& annotations, std::s
 std::vector<DeviceMesh> meshes_for(const Stage& stage, const DeviceMesh* told,
                                    const StageMeshes& meshes, const std::string& where) {
   if (stage.devices == 0) return {DeviceMesh({1})};  // of which no tensor has a spec
-  const std::vector<DeviceMesh> possible = meshes(stage.devices);
+  std::vector<DeviceMesh> possible = meshes(stage.devices);
   if (possible.empty())
     fail("{}: a stage has {} devices, which none may have here", where, stage.devices);
   if (told == nullptr) return possible;

@@ -24,7 +24,7 @@ struct ShardedDimension {
 struct ShardedTensor {
   std::string name;
   std::vector<ShardedDimension> dims;
-  /// By shard, row-major over `dims`: the devices that each have all of it.
+  /// By shard, row-major over `dims` in their order: the devices that each have all of it.
   std::vector<std::vector<std::int64_t>> devices;
 };
 
@@ -38,7 +38,8 @@ struct AnnotatedNode {
   std::map<std::string, std::string> properties{};  ///< of the node's metadata, "autopar.*"
 };
 
-/// One configuration of ONNX's multi-device annotations (IR version 11), as the file has them.
+/// One configuration of ONNX's multi-device annotations (IR version 11; onnx/docs/proposals,
+/// ONNXMultiDeviceProposal.md and ShardingFormalism.md), as the file has them.
 struct DeviceAnnotations {
   std::string configuration;
   int num_devices = 0;

@@ -48,7 +48,7 @@ LayerCuts with_pinned_cuts(LayerCuts cuts, const std::vector<Pin>& pins, const g
     before = &*pinned;
   }
   std::ranges::sort(cuts);
-  cuts.erase(std::ranges::unique(cuts).begin(), cuts.end());
+  cuts.erase(std::unique(cuts.begin(), cuts.end()), cuts.end());
   return cuts;
 }
 
