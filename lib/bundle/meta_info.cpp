@@ -273,7 +273,7 @@ std::string sealed_text(json meta_info) {
 
 namespace {
 
-/// Of `partition --shards annotated`.
+/// A folder of `partition --shards annotated` has nothing to be run.
 void refuse_annotated(const std::filesystem::path& folder) {
   std::error_code error;
   if (!std::filesystem::exists(folder / "meta-info.json", error) &&

@@ -10,8 +10,8 @@ namespace autopar::plan {
 /// Metadata that says what ONNX's annotations cannot; only autopar reads it.
 inline constexpr const char* meshes_property = "autopar.meshes";  ///< of the model: "2x2", by stage
 inline constexpr const char* spec_property = "autopar.spec";  ///< of an input or weight: its spec
-/// Of a node, with the input's or output's number: a spec that is partial, or one of several in
-/// which the node reads one tensor.
+/// A node has them with an input's or output's number: a spec that is partial, or one of several in
+/// which it reads one tensor.
 inline constexpr const char* input_property = "autopar.input.";
 inline constexpr const char* output_property = "autopar.output.";
 

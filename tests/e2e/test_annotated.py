@@ -144,7 +144,7 @@ class AnnotatedTest(TemporaryFolderTest):
         return done.stderr if expect else json.loads(done.stdout)
 
     def check_annotations(self, model, plan):
-        """Of each operator and tensor, against the plan's own text."""
+        """Each operator and tensor is annotated as the plan's own text has it."""
         stages = stages_of(plan)
         ranks = sum(math.prod(stage["mesh"]) for stage in stages)
         self.assertGreaterEqual(model.ir_version, 11)

@@ -158,7 +158,7 @@ class ByHandTest(TemporaryFolderTest):
         self.assertEqual(self.plan(model, "--ngpus", 2)["relu"]["inputs"], ["RS0"])
 
     def test_the_order_of_devices_tells_the_axis(self):
-        """Of a mesh 2x2, which `auto` finds."""
+        """They are numbered on a mesh 2x2, which `auto` finds."""
         both = sharding("hidden", [0, 2, 1, 3], (0, 2), (1, 2))
         columns = sharding("active", [-5, -6], (1, 2), groups={-5: [0, 2], -6: [1, 3]})
         for spec, places, text in (

@@ -209,7 +209,7 @@ void refuse_annotated_bodies(const onnx::NodeProto& node, const std::string& whe
   }
 }
 
-/// Of the nodes of a body or function: one of them is several operators of the model, or none.
+/// A node of a body or function is several operators of the model, or none.
 void refuse_annotated_nodes(const auto& nodes, const std::string& where) {
   for (const auto& node : nodes) {
     if (node.device_configurations_size() > 0)

@@ -35,7 +35,7 @@ struct AnnotatedNode {
   std::vector<std::string> outputs{};
   std::vector<ShardedTensor> tensors{};
   std::optional<int> stage{};
-  std::map<std::string, std::string> properties{};  ///< of the node's metadata, "autopar.*"
+  std::map<std::string, std::string> properties{};  ///< "autopar.*" in its metadata
 };
 
 /// One configuration of ONNX's multi-device annotations (IR version 11; onnx/docs/proposals,
@@ -44,8 +44,8 @@ struct DeviceAnnotations {
   std::string configuration;
   int num_devices = 0;
   std::vector<AnnotatedNode> nodes{};               ///< those that say anything
-  std::map<std::string, std::string> properties{};  ///< of the model's metadata, "autopar.*"
-  /// Of an input's or an initializer's metadata, "autopar.*", by the tensor's name.
+  std::map<std::string, std::string> properties{};  ///< "autopar.*" in the model's metadata
+  /// By the tensor's name: "autopar.*" of the metadata of an input or initializer.
   std::map<std::string, std::map<std::string, std::string>> stored{};
 };
 
