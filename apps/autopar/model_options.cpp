@@ -71,7 +71,9 @@ void add_plan_options(CLI::App& command, planner::PlanOptions& options) {
   command.add_flag_callback(
       "--no-presolve", [&options] { options.presolve = false; },
       "Hand GLPK the whole ILP (with --search ilp)");
-  command.add_option("--strategy", options.strategy, "JSON file that pins operators' strategies");
+  command.add_option("--strategy", options.strategy,
+                     "What pins operators' strategies: a JSON file, or an ONNX model with "
+                     "multi-device annotations, MODEL.onnx");
   command.add_option("--time-limit", options.time_limit_seconds, "Seconds for the search")
       ->capture_default_str();
   command
@@ -91,6 +93,11 @@ void add_plan_options(CLI::App& command, planner::PlanOptions& options) {
       .add_option("--objective", options.objective,
                   "Of stages: latency of a run, or throughput of runs that follow one another")
       ->check(CLI::IsMember({"latency", "throughput"}))
+      ->capture_default_str();
+  command
+      .add_option("--shards", options.shards,
+                  "What is written of the plan: " + planner::shard_flavours_text())
+      ->check(CLI::IsMember(planner::shard_flavour_names()))
       ->capture_default_str();
   command.add_flag("--discover", options.discover,
                    "Find out how operators without a sharding rule split, by running them");

@@ -3,6 +3,9 @@
 #include "base/problems.h"
 #include "planner/find_plan.h"
 #include "planner/profiles.h"
+#include "planner/shard_flavour.h"
+#include "planner/strategy_file.h"
+#include "search/annotated_pins.h"
 #include "search/search_meshes.h"
 
 namespace autopar::planner {
@@ -72,11 +75,25 @@ search::SearchOptions make_search_options(const PlanOptions& options) {
   search.bound = options.bound;
   problems.collect([&] { search.memory = search::MemoryPolicy::parse(options.memory); });
   problems.collect([&] {
-    if (!options.strategy.empty()) search.pins = search::load_pins(options.strategy);
+    if (!options.strategy.empty() && !has_annotations(options))
+      search.pins = search::load_pins(options.strategy);
   });
   search.time_limit_seconds = options.time_limit_seconds;
   problems.throw_if_any();
   return search;
+}
+
+/// The stages are those that are annotated.
+void take_annotations(const PlanOptions& options, SearchSetup& setup) {
+  setup.annotations = annotations_of(options);
+  if (!setup.annotations) return;
+  setup.strategy = strategy_name(options);
+  const int annotated = search::stages_in(*setup.annotations, setup.strategy);
+  int& stages = setup.pipeline.stages;
+  if (stages == 0) stages = annotated;
+  if (stages != annotated)
+    fail("{} is annotated in {} {} but --stages is {}; make them equal", setup.strategy, annotated,
+         annotated == 1 ? "stage" : "stages", stages);
 }
 
 }  // namespace
@@ -92,6 +109,7 @@ SearchSetup make_search_setup(const PlanOptions& options) {
   if (options.microbatches == 1 && !options.batch.empty())
     problems.add("--batch {}: give --microbatches, too", options.batch.front());
   problems.collect([&] { setup.search = make_search_options(options); });
+  problems.collect([&] { take_annotations(options, setup); });
   problems.throw_if_any();
   setup.pipeline.microbatches = options.microbatches;
   if (mesh_is_of_a_stage(options)) setup.pipeline.mesh = sharding::DeviceMesh::parse(options.mesh);
@@ -111,6 +129,7 @@ void check_options(const ModelOptions& model, const PlanOptions& plan,
   Problems problems;
   problems.collect([&] { make_search_setup(plan); });
   problems.collect([&] { check_one_microbatch(plan, profiles_of(model).size()); });
+  problems.collect([&] { check_profiles(shard_flavour(plan.shards), profiles_of(model).size()); });
   if (other_checks) problems.collect(other_checks);
   if (problems.any()) problems.collect([&] { check_names(model, plan); });
   problems.throw_if_any();
