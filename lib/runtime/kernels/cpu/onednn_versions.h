@@ -43,8 +43,13 @@ dnnl::lrn_forward::primitive_desc describe_lrn(const dnnl::engine& engine,
                                                const dnnl::primitive_attr& attributes,
                                                const memory::desc& layout,
                                                const Arguments&... arguments) {
-  return {engine, dnnl::prop_kind::forward_inference, dnnl::algorithm::lrn_across_channels,
-          layout, layout, arguments..., attributes};
+  return {engine,
+          dnnl::prop_kind::forward_inference,
+          dnnl::algorithm::lrn_across_channels,
+          layout,
+          layout,
+          arguments...,
+          attributes};
 }
 
 template <typename... Arguments>
@@ -131,9 +136,7 @@ inline Layout layout_of(const memory::desc& layout) {
     told.rest.assign(bytes, bytes + sizeof data);
     return told;
   }
-  const auto listed = [&](const auto& list, int count) {
-    return memory::dims(list, list + count);
-  };
+  const auto listed = [&](const auto& list, int count) { return memory::dims(list, list + count); };
   const dnnl_blocking_desc_t& blocks = data.format_desc.blocking;
   Layout told{.dims = listed(data.dims, data.ndims),
               .padded_dims = listed(data.padded_dims, data.ndims),
