@@ -92,6 +92,11 @@ void add_plan_options(CLI::App& command, planner::PlanOptions& options) {
                   "Of stages: latency of a run, or throughput of runs that follow one another")
       ->check(CLI::IsMember({"latency", "throughput"}))
       ->capture_default_str();
+  command
+      .add_option("--shards", options.shards,
+                  "What is written of the plan: " + planner::shard_flavours_text())
+      ->check(CLI::IsMember(planner::shard_flavour_names()))
+      ->capture_default_str();
   command.add_flag("--discover", options.discover,
                    "Find out how operators without a sharding rule split, by running them");
 }

@@ -43,7 +43,8 @@ void bind_options(nb::module_& module) {
       .def_rw("microbatches", &PlanOptions::microbatches)
       .def_rw("batch", &PlanOptions::batch)
       .def_rw("objective", &PlanOptions::objective)
-      .def_rw("discover", &PlanOptions::discover);
+      .def_rw("discover", &PlanOptions::discover)
+      .def_rw("shards", &PlanOptions::shards);
 }
 
 void bind_results(nb::module_& module) {

@@ -8,6 +8,7 @@
 #include "base/problems.h"
 #include "graph/operators/library_operator.h"
 #include "planner/device_fit.h"
+#include "planner/shard_flavour.h"
 #include "planner/shared_search.h"
 #include "program/split_batch.h"
 #include "runtime/executable.h"
@@ -242,6 +243,7 @@ Plan plan(const Model& model, const PlanOptions& options, const SearchShare& sha
   setup.search.threads = share.threads;
   setup.search.warns = share.warns;
   check_one_microbatch(options, loaded.profiles.size());
+  check_model(shard_flavour(options.shards), loaded);
   for (const LoadedProfile& profile : loaded.profiles)
     discover_missing_rules(options, profile.graph);
   const bool is_simple = setup.pipeline.stages == 1 && setup.pipeline.microbatches == 1;
@@ -251,6 +253,7 @@ Plan plan(const Model& model, const PlanOptions& options, const SearchShare& sha
                         : find_in_stages(without_found_states(model, setup), options, setup);
   found.memory_limit_bytes = search::limit_of(setup.search.memory, setup.meshes.front().device());
   found.interrupted = was_interrupted();
+  found.shards = options.shards;
   return Plan(std::make_shared<const FoundPlan>(std::move(found)));
 }
 

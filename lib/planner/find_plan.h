@@ -29,6 +29,7 @@ struct FoundPlan {
   search::SearchReport report;
   std::int64_t memory_limit_bytes = 0;  ///< of a rank, weights and arena together
   bool interrupted = false;             ///< whether a signal ended the search
+  std::string shards = "autopar";       ///< PlanOptions::shards
 };
 
 /// PlanOptions as the search takes them.

@@ -75,6 +75,7 @@ struct PlanOptions {
   std::string objective = "latency";  ///< of stages: "latency" or "throughput"
   /// Finds out how operators without a rule split, by running them; libraries' in any case.
   bool discover = false;
+  std::string shards = "autopar";  ///< what write_bundle writes: one of shard_flavour_names()
   Progress progress{};
 };
 
@@ -128,6 +129,10 @@ class Plan {
 
 /// Names of devices that need no device file.
 std::vector<std::string> device_names();
+
+/// What may be written of a plan (PlanOptions::shards), and the same with what each is.
+std::vector<std::string> shard_flavour_names();
+std::string shard_flavours_text();
 
 /// Makes the operators of a shared library known to this process, for good: they are planned and
 /// run like others (autopar_operator.h). Call it before models are loaded. Throws Error where the
@@ -190,8 +195,9 @@ std::string explain(const Model& model, const PlanOptions& options, const std::s
 std::string compare(const std::filesystem::path& a, const std::filesystem::path& b,
                     bool json = false);
 
-/// Writes the bundle: it appears whole or not at all. Throws Error as check_output_folder, and
-/// where writing fails. Returns what `autopar partition` tells of it, text of several lines.
+/// Writes the bundle, or what else PlanOptions::shards says: it appears whole or not at all. Throws
+/// Error as check_output_folder, and where writing fails. Returns what `autopar partition` tells of
+/// it, text of several lines.
 std::string write_bundle(const Plan& plan, const BundleOptions& options);
 
 }  // namespace autopar::planner

@@ -3,6 +3,7 @@
 #include "base/problems.h"
 #include "planner/find_plan.h"
 #include "planner/profiles.h"
+#include "planner/shard_flavour.h"
 #include "search/search_meshes.h"
 
 namespace autopar::planner {
@@ -111,6 +112,7 @@ void check_options(const ModelOptions& model, const PlanOptions& plan,
   Problems problems;
   problems.collect([&] { make_search_setup(plan); });
   problems.collect([&] { check_one_microbatch(plan, profiles_of(model).size()); });
+  problems.collect([&] { check_profiles(shard_flavour(plan.shards), profiles_of(model).size()); });
   if (other_checks) problems.collect(other_checks);
   if (problems.any()) problems.collect([&] { check_names(model, plan); });
   problems.throw_if_any();

@@ -216,12 +216,12 @@ bool has_structure(std::span<const PlannedProfile> profiles, const WriteOptions&
 }
 
 /// A bundle has each weight at least once, which may be more than the disk has.
-void check_disk(const FoundPlans& found, const fs::path& place, const fs::path& out) {
+void check_disk(const FoundPlans& found, const fs::path& folder, const fs::path& out) {
   std::int64_t least = 0;
   for (const BundleProfile& profile : found.profiles)
     least = std::max(least, weight_bytes(*profile.whole));
   std::error_code unknown;
-  const std::uintmax_t free = fs::space(place.parent_path(), unknown).available;
+  const std::uintmax_t free = fs::space(folder, unknown).available;
   if (!unknown && free < static_cast<std::uintmax_t>(least))
     fail("--out {}: the bundle takes {} or more, and the disk has {} free; choose another place",
          out.string(), in_bytes(least), in_bytes(static_cast<std::int64_t>(free)));
@@ -253,6 +253,38 @@ std::vector<bundle::FileInfo> write_structure(std::span<const PlannedProfile> pr
   return files;
 }
 
+/// Fills the folder, and `info` with what is told of its files.
+void write_files(std::span<const PlannedProfile> profiles, const FoundPlans& found,
+                 const WriteOptions& options, const fs::path& folder, bundle::MetaInfo& info) {
+  check_disk(found, folder, options.out);
+  info.ranks.resize(found.profiles.front().plan->num_devices());
+  for (bundle::ProfileInfo& profile : info.profiles) profile.peak_bytes.resize(info.ranks.size());
+  // One thread that faults in, digests and writes keeps no disk busy.
+  constexpr std::size_t most_ranks_at_a_time = 8;
+  expect_work(most_weight_bytes(*found.profiles.front().plan), ProgressListener::Unit::bytes);
+  ProgressListener* const listener = progress_listener();
+  const auto write_one = [&](std::size_t r) {
+    const ProgressScope scope(listener);
+    info.ranks[r] = write_rank(profiles, static_cast<int>(r), folder, options, info);
+  };
+  in_parallel(info.ranks.size(), write_one, most_ranks_at_a_time);
+  check_limit(info);
+  check_mapped_files_unchanged();  // before the model is read once more
+  if (has_structure(profiles, options)) info.structure = write_structure(profiles, folder, options);
+  if (options.tail != nullptr) {
+    info.tail = write_tail(*options.tail, folder);
+    info.ranks.front().weight_bytes += options.tail->summary.weight_bytes;
+    info.ranks.front().peak_bytes += options.tail->summary.weight_bytes;
+    info.profiles.front().peak_bytes.front() += options.tail->summary.weight_bytes;
+  }
+  check_mapped_files_unchanged();
+  bundle::write_secret(folder);
+  const fs::path plan = folder / bundle::plan_file;
+  write_file(plan, options.plan_text + '\n');
+  info.files = {file_info(plan)};
+  write_file(folder / "meta-info.json", bundle::to_json(info).dump(2) + '\n');
+}
+
 }  // namespace
 
 void check_output_folder(const BundleOptions& options) {
@@ -271,6 +303,20 @@ void check_output_folder(const BundleOptions& options) {
   }
 }
 
+void publish_folder(const BundleOptions& options,
+                    const std::function<void(const fs::path&)>& fill) {
+  const fs::path place = place_of_folder(options.out);
+  sweep_partial_files(place);
+  StagedFolder folder(place);
+  fill(folder.path());
+  if (options.force)
+    folder.replace([&](const fs::path& replaced) {
+      bundle::check_only_bundle(replaced, "--out " + options.out.string());
+    });
+  else
+    folder.publish();
+}
+
 std::string plan_json(const search::FoundPipeline& found,
                       std::span<const plan::CollectiveUse> collectives, const graph::Tail* tail) {
   nlohmann::json text = plan::plan_json(found.plan, collectives);
@@ -285,44 +331,9 @@ bundle::MetaInfo write_bundle(const FoundPlans& found, const WriteOptions& optio
   for (const BundleProfile& profile : found.profiles)
     profiles.push_back({profile, program::lower(*profile.plan, *profile.device)});
   bundle::MetaInfo info = describe(profiles, found, options);
-
-  const fs::path place = place_of_folder(options.out);
-  sweep_partial_files(place);
-  check_disk(found, place, options.out);
-  StagedFolder folder(place);
-  info.ranks.resize(found.profiles.front().plan->num_devices());
-  for (bundle::ProfileInfo& profile : info.profiles) profile.peak_bytes.resize(info.ranks.size());
-  // One thread that faults in, digests and writes keeps no disk busy.
-  constexpr std::size_t most_ranks_at_a_time = 8;
-  expect_work(most_weight_bytes(*found.profiles.front().plan), ProgressListener::Unit::bytes);
-  ProgressListener* const listener = progress_listener();
-  const auto write_one = [&](std::size_t r) {
-    const ProgressScope scope(listener);
-    info.ranks[r] = write_rank(profiles, static_cast<int>(r), folder.path(), options, info);
-  };
-  in_parallel(info.ranks.size(), write_one, most_ranks_at_a_time);
-  check_limit(info);
-  check_mapped_files_unchanged();  // before the model is read once more
-  if (has_structure(profiles, options))
-    info.structure = write_structure(profiles, folder.path(), options);
-  if (options.tail != nullptr) {
-    info.tail = write_tail(*options.tail, folder.path());
-    info.ranks.front().weight_bytes += options.tail->summary.weight_bytes;
-    info.ranks.front().peak_bytes += options.tail->summary.weight_bytes;
-    info.profiles.front().peak_bytes.front() += options.tail->summary.weight_bytes;
-  }
-  check_mapped_files_unchanged();
-  bundle::write_secret(folder.path());
-  const fs::path plan = folder.path() / bundle::plan_file;
-  write_file(plan, options.plan_text + '\n');
-  info.files = {file_info(plan)};
-  write_file(folder.path() / "meta-info.json", bundle::to_json(info).dump(2) + '\n');
-  if (options.force)
-    folder.replace([&](const fs::path& replaced) {
-      bundle::check_only_bundle(replaced, "--out " + options.out.string());
-    });
-  else
-    folder.publish();
+  publish_folder({.out = options.out, .force = options.force}, [&](const fs::path& folder) {
+    write_files(profiles, found, options, folder, info);
+  });
   return info;
 }
 
@@ -341,7 +352,7 @@ bundle::MetaInfo write_bundle(const Graph& whole,
                       with_plan);
 }
 
-std::string write_bundle(const Plan& plan, const BundleOptions& options) {
+std::string write_shards(const Plan& plan, const BundleOptions& options) {
   const FoundPlan& found = plan.contents();
   const LoadedModel& model = *found.model;
   FoundPlans plans{

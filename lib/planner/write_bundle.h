@@ -1,6 +1,7 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <span>
 #include <string>
@@ -51,6 +52,14 @@ struct FoundPlans {
 /// known of the tail, if there is one, under "tail".
 std::string plan_json(const search::FoundPipeline& found,
                       std::span<const plan::CollectiveUse> collectives, const graph::Tail* tail);
+
+/// Has a folder beside `out` filled and moves it there, so that it is whole or absent; one that is
+/// replaced stays until then.
+void publish_folder(const BundleOptions& options,
+                    const std::function<void(const std::filesystem::path&)>& fill);
+
+/// The bundle that autopar runs (planner.h's write_bundle).
+std::string write_shards(const Plan& plan, const BundleOptions& options);
 
 /// Writes a graph a profile and rank, the weights of each rank once, what graphs for other shapes
 /// are made of, the tail, plan.json and meta-info.json, as below.

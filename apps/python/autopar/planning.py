@@ -49,7 +49,7 @@ class Plan:
 def plan(model, *, ngpus, shapes=None, profile_weights=None, constants=None, loops=None, limits=None,
          mesh=None, device=None, memory=None, search=None, bound=None, presolve=None, strategy=None,
          time_limit=None, stages=None, microbatches=None, batch=None, objective=None,
-         discover=None):  # fmt: skip
+         discover=None, shards=None):  # fmt: skip
     """Searches for the best plan. What is None is as on the command line by default.
 
     `shapes`, `constants` and `loops` are dicts, or texts as the options take them. Of `shapes`, a
@@ -64,7 +64,7 @@ def plan(model, *, ngpus, shapes=None, profile_weights=None, constants=None, loo
 def partition(model, *, ngpus, out, force=False, shapes=None, profile_weights=None, constants=None,
               loops=None, limits=None, mesh=None, device=None, memory=None, search=None, bound=None,
               presolve=None, strategy=None, time_limit=None, stages=None, microbatches=None,
-              batch=None, objective=None, discover=None):  # fmt: skip
+              batch=None, objective=None, discover=None, shards=None):  # fmt: skip
     """Searches for the best plan, writes its bundle, the folder `out`, and returns the plan. The
     other options are those of `plan`."""
     return _plan(locals())
