@@ -260,6 +260,7 @@ json to_json(const graph::TailSummary& tail) { return JsonWriter::write(tail); }
 json to_json(const MetaInfo& info) {
   json whole = JsonWriter::write(info);
   whole["version"] = format_version;
+  whole["shards"] = info.shards;
   return json::parse(sealed_text(std::move(whole)));
 }
 
@@ -271,6 +272,16 @@ std::string sealed_text(json meta_info) {
 }
 
 MetaInfo load_meta_info(const std::filesystem::path& bundle_dir) {
+  MetaInfo info = load_meta_info_of_any(bundle_dir);
+  if (info.shards != own_shards)
+    fail(
+        "{}: its shards are for {}, whose collectives autopar does not run; give --shards {} to "
+        "autopar partition",
+        bundle_dir.string(), info.shards, own_shards);
+  return info;
+}
+
+MetaInfo load_meta_info_of_any(const std::filesystem::path& bundle_dir) {
   put_back_replaced(bundle_dir);
   const std::string file = (bundle_dir / "meta-info.json").string();
   const std::string text = text_of(file);
@@ -284,6 +295,7 @@ MetaInfo load_meta_info(const std::filesystem::path& bundle_dir) {
     fail("{} was changed after it was written; partition the model again", file);
   MetaInfo info;
   fields(reader, info);
+  info.shards = reader.get_or("shards", info.shards);
   check_meta_info(info, file);
   return info;
 }
