@@ -161,6 +161,7 @@ void fields(auto& visit, Like<TailInfo> auto& tail) {
 /// All but the version and the digest.
 void fields(auto& visit, Like<MetaInfo> auto& info) {
   visit("model", info.model);
+  visit("shards", info.shards);
   visit("stages", info.stages);
   visit("microbatches", info.microbatches);
   visit("files", info.files);
@@ -260,7 +261,6 @@ json to_json(const graph::TailSummary& tail) { return JsonWriter::write(tail); }
 json to_json(const MetaInfo& info) {
   json whole = JsonWriter::write(info);
   whole["version"] = format_version;
-  whole["shards"] = info.shards;
   return json::parse(sealed_text(std::move(whole)));
 }
 
@@ -295,7 +295,6 @@ MetaInfo load_meta_info_of_any(const std::filesystem::path& bundle_dir) {
     fail("{} was changed after it was written; partition the model again", file);
   MetaInfo info;
   fields(reader, info);
-  info.shards = reader.get_or("shards", info.shards);
   check_meta_info(info, file);
   return info;
 }

@@ -5,12 +5,16 @@ the nodes as they are, by ONNX's reference implementation."""
 import json
 import os
 import subprocess
+import unittest
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
 import onnx
+import onnxruntime
 from onnx import TensorProto, helper, numpy_helper
 
+import onnx_runtime_shards as shards
 import runtime_rules as rules
 from ranks import free_port
 from support import AUTOPAR, Model, TemporaryFolderTest, autopar, relative_error
@@ -208,6 +212,56 @@ class ZooTest(RuntimesTest):
         self.assertEqual(locations, {"rank1.data"})
 
 
+def with_autopar_nodes(model, rank, ranks):
+    """With nodes of autopar's library for ONNX Runtime in place of com.microsoft's, without their
+    input that tells the order."""
+    tensors = rules.tensors_of(model.graph)
+    for node in rules.collectives_of(model, "onnxruntime"):
+        told = rules.attributes_of(node)
+        node.domain = "autopar"
+        del node.attribute[:]
+        attributes = {"mesh_axes": [0], "ranks": list(range(ranks)), "rank": rank}
+        if node.op_type == "AllReduce":
+            attributes["reduce"] = "sum"
+        else:
+            dim = attributes["dim"] = told["axis"]
+            attributes["sizes"] = [tensors[node.input[0]][1][dim]] * ranks
+        node.attribute.extend(helper.make_attribute(*item) for item in attributes.items())
+    model.opset_import.add(domain="autopar", version=1)
+    return model
+
+
+@unittest.skipUnless(shards.IS_BUILT, "no header of ONNX Runtime was found for the build")
+class OrderTest(RuntimesTest):
+    """ONNX Runtime itself, whose package has no collectives: with autopar's, in an order that the
+    graph alone tells."""
+
+    def test_collectives_keep_their_order(self):
+        model = Model("vit-dynamo")
+        ranks = 4
+        model.partition(self.tmp / "own", ranks)  # whose world the ranks meet in
+        bundle, meta = self.partition(model, "onnxruntime", str(ranks), "--mesh", "2x2")
+        sessions = []
+        for rank, shard in enumerate(models_in(bundle, ranks)):
+            options = shards.options_of(self.tmp / "own")
+            options.execution_mode = onnxruntime.ExecutionMode.ORT_PARALLEL
+            options.inter_op_num_threads = 4
+            options.optimized_model_filepath = str(self.tmp / f"optimized{rank}.onnx")
+            converted = with_autopar_nodes(shard, rank, ranks)
+            sessions.append(onnxruntime.InferenceSession(converted.SerializeToString(), options))
+            optimized = onnx.load(options.optimized_model_filepath)
+            nodes = [node for node in optimized.graph.node if node.domain == "autopar"]
+            self.assertGreater(len(nodes), 8)
+            made = {output: n for n, node in enumerate(optimized.graph.node) for output in node.output}
+            rules.check_order(optimized, sorted(nodes, key=lambda node: made[node.output[0]]))
+        for _ in range(3):
+            with ThreadPoolExecutor(ranks) as pool:
+                by_rank = list(pool.map(
+                    lambda rank: sessions[rank].run(None, inputs_of(meta, rank, model.inputs)),
+                    range(ranks)))  # fmt: skip
+            self.assertLessEqual(error_of(model, whole_outputs(meta, by_rank)), TOLERANCE)
+
+
 def model_of(nodes, weight, x, y):
     graph = helper.make_graph(
         nodes, "one", [helper.make_tensor_value_info("x", *x)],
@@ -313,6 +367,16 @@ class RulesTest(RuntimesTest):
 
         for change in (other_group, other_domain):
             self.spoiled("onnxruntime", change)
+
+    def test_order_in_onnx_runtime(self):
+        bundle, _ = self.partition(Model("bert-dynamo"), "onnxruntime", "2")
+        models = models_in(bundle, 2)
+        for node in models[0].graph.node:
+            if node.name.endswith("/append"):
+                node.op_type = "Identity"
+                del node.input[1:], node.attribute[:]
+        with self.assertRaisesRegex(rules.Broken, "it needs"):
+            rules.check_ranks("onnxruntime", models)
 
     def test_tensorrt(self):
         def set_attribute(name, value):
