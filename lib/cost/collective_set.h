@@ -28,8 +28,8 @@ struct CollectiveSet {
 };
 
 /// ONNX Runtime's own operators of domain com.microsoft, as its schemas (collective_defs.cc) and
-/// kernels (nccl_kernels.cc) of version 1.18 have them: AllReduce adds up, AllGather and AllToAll
-/// move; all are over MPI's world.
+/// kernels (nccl_kernels.cc) of 2024 have them: AllReduce adds up, AllGather and AllToAll move; all
+/// are over MPI's world. Older ones move floating-point numbers alone.
 std::shared_ptr<const CollectiveSet> onnx_runtime_collectives();
 
 /// TensorRT's DistCollective in what its versions since 10.16 have in common (NVIDIA's page of the

@@ -1,6 +1,6 @@
 """What other runtimes ask of a shard's collectives, node by node; and what the nodes do, in Python.
 
-ONNX Runtime: the schemas of collective_defs.cc and the kernels of nccl_kernels.cc, version 1.18.
+ONNX Runtime: the schemas of collective_defs.cc and the kernels of nccl_kernels.cc, as of 2024.
 TensorRT: NVIDIA's page of DistCollective (versions 10.16 and 11 in common), with attributes as
 Polygraphy's `multi-device shard` writes them.
 """
