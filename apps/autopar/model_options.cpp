@@ -71,7 +71,9 @@ void add_plan_options(CLI::App& command, planner::PlanOptions& options) {
   command.add_flag_callback(
       "--no-presolve", [&options] { options.presolve = false; },
       "Hand GLPK the whole ILP (with --search ilp)");
-  command.add_option("--strategy", options.strategy, "JSON file that pins operators' strategies");
+  command.add_option("--strategy", options.strategy,
+                     "What pins operators' strategies: a JSON file, or an ONNX model with "
+                     "multi-device annotations, MODEL.onnx");
   command.add_option("--time-limit", options.time_limit_seconds, "Seconds for the search")
       ->capture_default_str();
   command

@@ -4,6 +4,7 @@
 #include <system_error>
 
 #include "base/error.h"
+#include "bundle/meta_info.h"
 
 namespace autopar::bundle {
 namespace {
@@ -14,7 +15,7 @@ namespace fs = std::filesystem;
 bool is_file_of_bundle(const std::string& name) {
   static const std::regex names(
       R"(meta-info\.json|plan\.json|device\.json|secret)"
-      R"(|(tail|structure)\.(onnx|data)|rank\d+(\.\d+)?\.onnx|rank\d+\.data)");
+      R"(|(tail|structure|annotated)\.(onnx|data)|rank\d+(\.\d+)?\.onnx|rank\d+\.data)");
   return std::regex_match(name, names);
 }
 
@@ -22,7 +23,8 @@ bool is_file_of_bundle(const std::string& name) {
 
 void check_only_bundle(const fs::path& folder, const std::string& shown) {
   std::error_code error;
-  if (!fs::is_regular_file(folder / "meta-info.json", error))
+  const auto has = [&](const char* file) { return fs::is_regular_file(folder / file, error); };
+  if (!has("meta-info.json") && !(has(annotated_file) && has(plan_file)))
     fail("{} exists and is no bundle; choose another folder", shown);
   for (const fs::directory_entry& entry : fs::directory_iterator(folder, error)) {
     const std::string name = entry.path().filename().string();

@@ -5,8 +5,13 @@
 
 namespace autopar::bundle {
 
-/// Throws Error where the folder is no bundle (it has no meta-info.json) or has anything that
-/// `partition` writes into none: such a folder is not replaced. `shown` is what the user calls it.
+/// The whole model with annotations of `--shards annotated`, in a folder without meta-info.json.
+inline constexpr const char* annotated_file = "annotated.onnx";
+inline constexpr const char* annotated_data_file = "annotated.data";
+
+/// Throws Error where the folder is nothing that `partition` writes (it has neither meta-info.json
+/// nor an annotated model with its plan) or has anything else: such a folder is not replaced.
+/// `shown` is what the user calls it.
 void check_only_bundle(const std::filesystem::path& folder, const std::string& shown);
 
 }  // namespace autopar::bundle

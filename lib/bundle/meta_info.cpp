@@ -8,6 +8,7 @@
 #include "base/json_fields.h"
 #include "base/partial_file.h"
 #include "base/read_file.h"
+#include "bundle/bundle_folder.h"
 #include "bundle/check_meta_info.h"
 
 namespace autopar {
@@ -271,6 +272,21 @@ std::string sealed_text(json meta_info) {
   return text.replace(place_of_digest(text), digest.size(), digest);
 }
 
+namespace {
+
+/// Of `partition --shards annotated`.
+void refuse_annotated(const std::filesystem::path& folder) {
+  std::error_code error;
+  if (!std::filesystem::exists(folder / "meta-info.json", error) &&
+      std::filesystem::exists(folder / annotated_file, error))
+    fail(
+        "{} has a whole model with annotations, not shards that autopar runs; partition without "
+        "--shards annotated",
+        folder.string());
+}
+
+}  // namespace
+
 MetaInfo load_meta_info(const std::filesystem::path& bundle_dir) {
   MetaInfo info = load_meta_info_of_any(bundle_dir);
   if (info.shards != own_shards)
@@ -283,6 +299,7 @@ MetaInfo load_meta_info(const std::filesystem::path& bundle_dir) {
 
 MetaInfo load_meta_info_of_any(const std::filesystem::path& bundle_dir) {
   put_back_replaced(bundle_dir);
+  refuse_annotated(bundle_dir);
   const std::string file = (bundle_dir / "meta-info.json").string();
   const std::string text = text_of(file);
   const json parsed = parse(text, file);

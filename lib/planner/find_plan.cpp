@@ -10,6 +10,7 @@
 #include "planner/device_fit.h"
 #include "planner/shard_flavour.h"
 #include "planner/shared_search.h"
+#include "planner/strategy_file.h"
 #include "program/split_batch.h"
 #include "runtime/executable.h"
 #include "search/pins.h"
@@ -37,7 +38,7 @@ program::BatchInputs find_batch_or_tell_pins(const graph::Graph& graph, const Pl
   Problems problems;
   const bool is_found = problems.collect([&] { batch = program::find_batch(graph, plan.batch); });
   if (!is_found && !plan.strategy.empty()) {
-    const std::vector<search::Pin> pins = search::load_pins(plan.strategy);
+    const std::vector<search::Pin> pins = pins_by_name(plan);
     search::Pins(pins, graph, &problems);
   }
   problems.throw_if_any();
@@ -103,9 +104,11 @@ void tell_of_interruption(const SearchSetup& setup) {
     spdlog::warn("interrupted: this is the best plan found so far");
 }
 
-/// The memory limit is held against the predicted needs of a plan's shards.
-search::SearchOptions with_memory_needs(const SearchSetup& setup, const LoadedModel& model) {
+/// What the search is asked for, with the pins for this model. The memory limit is held against the
+/// predicted needs of a plan's shards.
+search::SearchOptions options_for(const SearchSetup& setup, const LoadedModel& model) {
   search::SearchOptions options = setup.search;
+  options.pins = pins_for(setup, model);
   const cost::DeviceModel& device = setup.meshes.front().device();
   options.run_bytes = run_bytes_on(device);
   options.rank0_bytes = rank0_bytes(model, device);
@@ -118,8 +121,8 @@ search::FoundPipeline find_pipeline(const LoadedModel& model, const graph::Graph
   if (!graph.states.empty() && setup.pipeline.microbatches > 1)
     fail("--loop: states are a whole batch's; leave --microbatches out");
   const Shown shown(progress, "searching for the best stages");
-  search::FoundPipeline found = search::search_pipeline(
-      graph, microbatch, setup.meshes, with_memory_needs(setup, model), setup.pipeline);
+  search::FoundPipeline found = search::search_pipeline(graph, microbatch, setup.meshes,
+                                                        options_for(setup, model), setup.pipeline);
   tell_of_interruption(setup);
   return found;
 }
@@ -156,8 +159,8 @@ FoundPlan find_profiles_in_stages(const Model& model, const SearchSetup& setup,
   const LoadedModel& loaded = model.contents();
   const FittedProfiles profiles(loaded, setup.meshes);
   const Shown shown(progress, "searching for the best stages");
-  search::JointPipeline found = search::search_joint_pipeline(
-      profiles.meshes(), with_memory_needs(setup, loaded), setup.pipeline);
+  search::JointPipeline found =
+      search::search_joint_pipeline(profiles.meshes(), options_for(setup, loaded), setup.pipeline);
   tell_of_interruption(setup);
   return found_plan(model, profiles, std::move(found.plans), found.predicted,
                     std::move(found.report));
@@ -229,8 +232,7 @@ const std::vector<search::Profile>& FittedProfiles::on(const sharding::DeviceMes
 search::JointPlan find_joint_plan(const LoadedModel& model, const SearchSetup& setup,
                                   const FittedProfiles& profiles, const Progress& progress) {
   const Shown shown(progress, "searching for the best plan");
-  search::JointPlan found =
-      search::search_meshes(profiles.meshes(), with_memory_needs(setup, model));
+  search::JointPlan found = search::search_meshes(profiles.meshes(), options_for(setup, model));
   tell_of_interruption(setup);
   return found;
 }

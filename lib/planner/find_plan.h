@@ -2,11 +2,13 @@
 
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "bundle/meta_info.h"
 #include "cost/cost_model.h"
+#include "graph/onnx/device_annotations.h"
 #include "planner/load_model.h"
 #include "search/search_meshes.h"
 #include "search/stages/joint_pipeline.h"
@@ -36,8 +38,10 @@ struct FoundPlan {
 struct SearchSetup {
   /// The same device on each mesh that is to be tried: one, or with "auto" all.
   std::vector<cost::CostModel> meshes;
-  search::SearchOptions search;
+  search::SearchOptions search;  ///< with the pins of --strategy, but for annotations
   search::PipelineOptions pipeline;
+  std::optional<graph::DeviceAnnotations> annotations{};  ///< of --strategy MODEL.onnx
+  std::string strategy{};                                 ///< how messages call it
 };
 
 /// Throws Error, all that is wrong with the options at once.

@@ -11,6 +11,7 @@
 #include "graph/operators/library_operator.h"
 #include "graph/state.h"
 #include "planner/profiles.h"
+#include "planner/strategy_file.h"
 #include "planner/summary.h"
 #include "program/split_batch.h"
 #include "runtime/executable.h"
@@ -84,7 +85,7 @@ void check_plan_names(const ModelOptions& options, const PlanOptions& plan) {
   problems.collect([&] { program::check_batch_names(plan.batch, inputs); });
   problems.collect([&] {
     if (!plan.strategy.empty())
-      search::check_pin_names(search::load_pins(plan.strategy), graph::names_in_onnx(options.file));
+      search::check_pin_names(pins_by_name(plan), graph::names_in_onnx(options.file));
   });
   problems.throw_if_any();
 }

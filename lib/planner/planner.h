@@ -66,7 +66,9 @@ struct PlanOptions {
   std::string search = "ilp";   ///< "ilp" (exact), "propagation" or "recursive"
   bool bound = false;           ///< the exact search proves a bound for another search's plan
   bool presolve = true;         ///< false, with "ilp": GLPK is handed the whole problem
-  std::filesystem::path strategy{};   ///< a JSON file that pins operators' strategies; or empty
+  /// What pins operators' strategies: a JSON file, or an ONNX model with multi-device annotations,
+  /// MODEL.onnx; or empty.
+  std::filesystem::path strategy{};
   double time_limit_seconds = 60;     ///< of the search
   std::string stages = "1";           ///< pipeline stages: a number, or "auto" for the best
   int microbatches = 1;               ///< parts of the batch that follow one another

@@ -4,6 +4,8 @@
 #include "planner/find_plan.h"
 #include "planner/profiles.h"
 #include "planner/shard_flavour.h"
+#include "planner/strategy_file.h"
+#include "search/annotated_pins.h"
 #include "search/search_meshes.h"
 
 namespace autopar::planner {
@@ -75,11 +77,25 @@ search::SearchOptions make_search_options(const PlanOptions& options) {
   search.bound = options.bound;
   problems.collect([&] { search.memory = search::MemoryPolicy::parse(options.memory); });
   problems.collect([&] {
-    if (!options.strategy.empty()) search.pins = search::load_pins(options.strategy);
+    if (!options.strategy.empty() && !has_annotations(options))
+      search.pins = search::load_pins(options.strategy);
   });
   search.time_limit_seconds = options.time_limit_seconds;
   problems.throw_if_any();
   return search;
+}
+
+/// The stages are those that are annotated.
+void take_annotations(const PlanOptions& options, SearchSetup& setup) {
+  setup.annotations = annotations_of(options);
+  if (!setup.annotations) return;
+  setup.strategy = strategy_name(options);
+  const int annotated = search::stages_in(*setup.annotations, setup.strategy);
+  int& stages = setup.pipeline.stages;
+  if (stages == 0) stages = annotated;
+  if (stages != annotated)
+    fail("{} is annotated in {} {} but --stages is {}; make them equal", setup.strategy, annotated,
+         annotated == 1 ? "stage" : "stages", stages);
 }
 
 }  // namespace
@@ -96,6 +112,7 @@ SearchSetup make_search_setup(const PlanOptions& options) {
   if (options.microbatches == 1 && !options.batch.empty())
     problems.add("--batch {}: give --microbatches, too", options.batch.front());
   problems.collect([&] { setup.search = make_search_options(options); });
+  problems.collect([&] { take_annotations(options, setup); });
   problems.throw_if_any();
   setup.pipeline.microbatches = options.microbatches;
   if (mesh_is_of_a_stage(options)) setup.pipeline.mesh = sharding::DeviceMesh::parse(options.mesh);

@@ -8,6 +8,7 @@
 #include "graph/own_operators.h"
 #include "graph/runtimes/runtime_collectives.h"
 #include "planner/find_plan.h"
+#include "planner/write_annotated.h"
 #include "planner/write_bundle.h"
 
 namespace autopar::planner {
@@ -30,6 +31,10 @@ constexpr std::array flavours{
         .write = write_shards,
         .is_of_one_profile = false,
         .runtime = OtherRuntime{cost::tensorrt_collectives, graph::use_tensorrt_collectives}},
+    ShardFlavour{.name = "annotated",
+                 .what = "the whole model with ONNX's multi-device annotations",
+                 .write = write_annotated,
+                 .is_of_one_profile = true},
 };
 
 /// No other runtime has autopar's own operators.

@@ -16,6 +16,7 @@
 #include "graph/operators/library_operator.h"
 #include "planner/find_plan.h"
 #include "planner/shared_search.h"
+#include "planner/strategy_file.h"
 #include "planner/summary.h"
 #include "planner/token_count.h"
 #include "search/search_plan.h"
@@ -33,6 +34,7 @@ PlanOptions common_options(const PlanOptions& plan, const SizingOptions& sizing)
   common.ngpus = sizing.ngpus.size() == 1 ? sizing.ngpus.front() : 1;
   if (sizing.ngpus.size() > 1 || plan.mesh == "auto") common.mesh.clear();
   common.device = PlanOptions().device;
+  if (sizing.ngpus.size() > 1 && has_annotations(plan)) common.strategy.clear();
   return common;
 }
 

@@ -23,7 +23,9 @@ PartContext::PartContext(const graph::Graph& of_graph,
       pins(own_pins, graph, &problems),
       strategies(graph, cost, pins, keep, weight),
       uses(find_uses(graph, cost, first_node)),
-      tables(cost, weight) {}
+      tables(cost, weight) {
+  check_meshes(own_pins, cost.mesh(), problems);
+}
 
 std::pair<int, const SpecList*> source_of(PartContext& context, const PlanProblem& built,
                                           std::size_t part, graph::ValueId id) {

@@ -80,6 +80,10 @@ std::string describe(const Pin& pin) {
   std::vector<std::string> fields;
   if (pin.inputs) fields.push_back(fmt::format("inputs {}", fmt::join(texts(*pin.inputs), ",")));
   if (pin.outputs) fields.push_back(fmt::format("outputs {}", fmt::join(texts(*pin.outputs), ",")));
+  for (const auto& [i, spec] : pin.some_inputs)
+    fields.push_back(fmt::format("input {} {}", i, to_string(spec)));
+  for (const auto& [i, spec] : pin.some_outputs)
+    fields.push_back(fmt::format("output {} {}", i, to_string(spec)));
   if (pin.reductions) {
     std::vector<std::string_view> names;
     for (const auto function : *pin.reductions) names.push_back(name_of(function));
@@ -104,9 +108,18 @@ bool names_stored(const Pin& pin, const graph::Graph& graph,
 void check_names_tensor(const Pin& pin, const graph::Graph& graph,
                         const std::vector<graph::NodeId>& producers) {
   if (!names_stored(pin, graph, producers)) fail_unnamed(pin);
-  if (pin.inputs || pin.reductions) {
+  if (pin.inputs || pin.reductions || !pin.some_inputs.empty()) {
     fail("--strategy pins '{}', an input or weight, which has 'outputs' alone", pin.name);
   }
+}
+
+/// Whether those that are told are among the specs.
+bool are_in(const std::map<std::size_t, TensorShardSpec>& some,
+            const std::vector<TensorShardSpec>& specs) {
+  return std::ranges::all_of(some, [&](const auto& entry) {
+    const auto& [place, spec] = entry;
+    return place < specs.size() && specs[place] == spec;
+  });
 }
 
 }  // namespace
@@ -134,6 +147,14 @@ std::vector<Pin> load_pins(const std::filesystem::path& file) {
   }
   problems.throw_if_any();
   return pins;
+}
+
+void check_meshes(const std::vector<Pin>& pins, const sharding::DeviceMesh& mesh,
+                  Problems& problems) {
+  for (const Pin& pin : pins)
+    if (pin.mesh && *pin.mesh != mesh)
+      problems.add("--strategy pins '{}' on a mesh {}, not on {}", pin.name, to_string(*pin.mesh),
+                   to_string(mesh));
 }
 
 bool names_operator(const Pin& pin, const graph::Graph& graph) {
@@ -176,11 +197,15 @@ const Pin* Pins::pin_of(const std::string& op_name) const {
 }
 
 bool Pins::name_partial_values() const {
-  const auto is_named = [](const std::optional<std::vector<TensorShardSpec>>& specs) {
-    return specs && std::ranges::any_of(*specs, &TensorShardSpec::is_partial);
+  const auto are_named = [](const std::optional<std::vector<TensorShardSpec>>& specs,
+                            const std::map<std::size_t, TensorShardSpec>& some) {
+    const auto is_partial = [](const auto& entry) { return entry.second.is_partial(); };
+    return (specs && std::ranges::any_of(*specs, &TensorShardSpec::is_partial)) ||
+           std::ranges::any_of(some, is_partial);
   };
-  return std::ranges::any_of(
-      pins_, [&](const Pin& pin) { return is_named(pin.inputs) || is_named(pin.outputs); });
+  return std::ranges::any_of(pins_, [&](const Pin& pin) {
+    return are_named(pin.inputs, pin.some_inputs) || are_named(pin.outputs, pin.some_outputs);
+  });
 }
 
 std::vector<OpShardSpec> Pins::allowed(const std::string& op_name,
@@ -191,6 +216,7 @@ std::vector<OpShardSpec> Pins::allowed(const std::string& op_name,
   for (const OpShardSpec& choice : choices) {
     if ((!pin->inputs || *pin->inputs == choice.inputs) &&
         (!pin->outputs || *pin->outputs == choice.outputs) &&
+        are_in(pin->some_inputs, choice.inputs) && are_in(pin->some_outputs, choice.outputs) &&
         (!pin->reductions || *pin->reductions == choice.reductions)) {
       left.push_back(choice);
     }

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <filesystem>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -24,11 +25,22 @@ struct Pin {
   std::optional<std::string> profile{};
   /// Where a plan in stages had it. A search decides anew where it cuts.
   std::optional<int> stage{};
+  /// Specs of single inputs and outputs, by number; those left out may be anything.
+  std::map<std::size_t, sharding::TensorShardSpec> some_inputs{};
+  std::map<std::size_t, sharding::TensorShardSpec> some_outputs{};
+  /// The mesh that its specs are of: it leaves nothing on another one.
+  std::optional<sharding::DeviceMesh> mesh{};
+  /// The one stage that has all operators with this number, and no other with another number.
+  std::optional<int> in_stage{};
 };
 
 /// Reads {"operators": [{"name": "...", "inputs": ["RS0", ...], "outputs": [...],
 /// "reductions": [...], "profile": "...", "stage": 0}]}. Throws Error naming file and entry.
 std::vector<Pin> load_pins(const std::filesystem::path& file);
+
+/// Adds an Error for each that is for another mesh.
+void check_meshes(const std::vector<Pin>& pins, const sharding::DeviceMesh& mesh,
+                  Problems& problems);
 
 /// Whether its name is an operator's, or a glob that matches one.
 bool names_operator(const Pin& pin, const graph::Graph& graph);

@@ -57,6 +57,15 @@ class PythonTest(TemporaryFolderTest):
             for output, expected in model.outputs.items():
                 self.assertLessEqual(relative_error(expected, outputs[output]), TOLERANCE, name)
 
+    def test_annotations_are_written_and_read(self):
+        options = {"ngpus": 4, "mesh": "2x2", "shapes": {"x": (8, 48)}}
+        written = self.bundle(shards="annotated", **options) / "annotated.onnx"
+        self.assertEqual(onnx.load(written).configuration[0].num_devices, 4)
+        free, pinned = (autopar.plan(MLP, **options, strategy=given) for given in (None, written))
+        self.assertEqual(pinned.summary.cost_seconds, free.summary.cost_seconds)
+        with self.assertRaisesRegex(autopar.Error, "^--shards other: give autopar"):
+            autopar.plan(MLP, **options, shards="other")
+
     def test_the_interface_is_that_of_onnx_runtime(self):
         model = Model("gpt2-step")
         theirs = onnxruntime.InferenceSession(model.file)

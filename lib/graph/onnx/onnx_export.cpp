@@ -99,4 +99,15 @@ WrittenModel save_onnx(const Graph& graph, const std::filesystem::path& model_fi
   return {.model = models.front(), .data = data};
 }
 
+WrittenModel save_annotated(const Graph& graph, const DeviceAnnotations& annotations,
+                            const std::filesystem::path& model_file,
+                            const std::filesystem::path& data_file) {
+  ExternalDataWriter data(data_file);
+  onnx::ModelProto model = model_of(graph, data);
+  annotate(model, annotations);
+  WrittenModel written{.model = save_model(model, model_file), .data = {}};
+  written.data = data.close();
+  return written;
+}
+
 }  // namespace autopar::graph

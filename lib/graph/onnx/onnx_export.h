@@ -6,6 +6,7 @@
 
 #include "base/file_digest.h"
 #include "graph/graph.h"
+#include "graph/onnx/device_annotations.h"
 
 namespace autopar::graph {
 
@@ -19,6 +20,11 @@ struct WrittenModel {
 /// with the weights. Throws Error (a full disk, say) and leaves removal of the files to the caller.
 WrittenModel save_onnx(const Graph& graph, const std::filesystem::path& model_file,
                        const std::filesystem::path& data_file);
+
+/// The same with ONNX's multi-device annotations.
+WrittenModel save_annotated(const Graph& graph, const DeviceAnnotations& annotations,
+                            const std::filesystem::path& model_file,
+                            const std::filesystem::path& data_file);
 
 /// The same for several graphs over one data file: what is one view is written once.
 struct WrittenModels {

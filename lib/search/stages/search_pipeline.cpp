@@ -19,6 +19,7 @@
 #include "search/plan_builder.h"
 #include "search/search_meshes.h"
 #include "search/stages/stage_costs.h"
+#include "search/stages/stage_pins.h"
 #include "search/stages/stage_sequence.h"
 
 namespace autopar::search {
@@ -87,7 +88,7 @@ LayerCuts layers_of(const PipelineTask& task, const graph::StageCutter& cutter) 
   LayerCuts cuts = cluster_layers(task.microbatch, cutter, work, layers);
   if (static_cast<int>(cuts.size()) - 1 < pipeline.stages)
     cuts = cluster_layers(task.microbatch, cutter, work, pipeline.stages);
-  return cuts;
+  return with_pinned_cuts(std::move(cuts), task.options.pins, task.microbatch, cutter);
 }
 
 assignment::Cost transfer_cost(const PipelineTask& task, std::span<const graph::ValueId> crossing,

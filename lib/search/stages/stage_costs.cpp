@@ -79,12 +79,12 @@ int StageCosts::view_of_least_bound(const StageChoice& stage) const {
 }
 
 assignment::Cost StageCosts::lower_bound(const StageChoice& stage) const {
-  if (facts_.is_too_large(stage.size, stage.begin, stage.end)) return assignment::impossible;
+  if (is_impossible(stage)) return assignment::impossible;
   return bound_on(view_of_least_bound(stage), stage);
 }
 
 assignment::Cost StageCosts::certain_bound(const StageChoice& stage) const {
-  if (facts_.is_too_large(stage.size, stage.begin, stage.end)) return assignment::impossible;
+  if (is_impossible(stage)) return assignment::impossible;
   assignment::Cost least = assignment::impossible;
   for (const int view : facts_.views_of_size[stage.size]) {
     const Found* known = found(view, stage);
@@ -123,7 +123,13 @@ const plan::Plan& StageCosts::plan(const StageChoice& stage) const {
   return *best->plan;
 }
 
+bool StageCosts::is_impossible(const StageChoice& stage) const {
+  return facts_.is_too_large(stage.size, stage.begin, stage.end) ||
+         facts_.breaks_stages(stage.begin, stage.end);
+}
+
 std::string StageCosts::refusal(const StageChoice& stage) const {
+  if (facts_.breaks_stages(stage.begin, stage.end)) return "";
   if (facts_.is_too_large(stage.size, stage.begin, stage.end)) {
     const std::int64_t devices = facts_.submeshes[stage.size].devices;
     const std::int64_t weights = facts_.weights[facts_.place(stage.begin, stage.end)];

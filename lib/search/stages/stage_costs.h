@@ -48,7 +48,8 @@ class StageCosts {
   void find_quickly(std::span<const StageChoice> stages, double seconds_left);
   /// The plan that cost() is of.
   const plan::Plan& plan(const StageChoice& stage) const;
-  /// Why the run has no plan on the submesh, as far as it is known; empty where it may have one.
+  /// Why the run has no plan on the submesh, as far as it is known; empty where it may have one, or
+  /// where pins alone say that it is no stage.
   std::string refusal(const StageChoice& stage) const;
 
   graph::StageGraph cut(int begin, int end) const { return facts_.cut(begin, end); }
@@ -67,6 +68,7 @@ class StageCosts {
   };
 
  private:
+  bool is_impossible(const StageChoice& stage) const;  ///< without a search
   const Found* found(int view, const StageChoice& stage) const;
   const Found* cheapest(const StageChoice& stage) const;
   assignment::Cost bound_on(int view, const StageChoice& stage) const;

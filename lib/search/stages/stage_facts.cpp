@@ -7,6 +7,7 @@
 #include "base/in_parallel.h"
 #include "search/operator_bound.h"
 #include "search/operator_strategies.h"
+#include "search/stages/stage_pins.h"
 
 namespace autopar::search {
 
@@ -93,6 +94,20 @@ std::map<std::string, std::pair<int, int>> readers_of_stored(const StageFacts& f
   return readers;
 }
 
+std::vector<std::pair<int, int>> find_pinned_stages(const StageFacts& facts) {
+  const std::map<std::string, int> stage_of = stages_of(facts.options.pins);
+  std::map<int, std::pair<int, int>> layers;
+  for (int layer = 0; layer < facts.layers(); ++layer)
+    for (graph::NodeId n = facts.cuts[layer]; n < facts.cuts[layer + 1]; ++n) {
+      const auto pinned = stage_of.find(facts.graph.node(n).name);
+      if (pinned == stage_of.end()) continue;
+      layers.try_emplace(pinned->second, layer, layer).first->second.second = layer;
+    }
+  std::vector<std::pair<int, int>> stages;
+  for (const auto& [stage, range] : layers) stages.push_back(range);
+  return stages;
+}
+
 std::vector<bool> find_flows_alike(const StageFacts& facts) {
   std::vector<bool> flows_alike(facts.classes.count, false);
   const SearchOptions& options = facts.options;
@@ -131,6 +146,16 @@ std::vector<bool> find_flows_alike(const StageFacts& facts) {
 
 }  // namespace
 
+bool StageFacts::breaks_stages(int begin, int end) const {
+  int whole = 0;
+  for (const auto& [first, last] : pinned_stages) {
+    if (last < begin || first >= end) continue;
+    if (first < begin || last >= end) return true;
+    ++whole;
+  }
+  return whole > 1;
+}
+
 StageFacts find_stage_facts(const graph::Graph& graph, const graph::StageCutter& cutter,
                             LayerCuts cuts, const cost::DeviceModel& device,
                             std::vector<Submesh> submeshes, const SearchOptions& options) {
@@ -146,6 +171,7 @@ StageFacts find_stage_facts(const graph::Graph& graph, const graph::StageCutter&
   facts.operator_bounds = operator_bounds(facts, device);
   facts.weights = weights_of_runs(facts);
   facts.readers = readers_of_stored(facts);
+  facts.pinned_stages = find_pinned_stages(facts);
   facts.flows_alike = find_flows_alike(facts);
   return facts;
 }

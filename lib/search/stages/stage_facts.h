@@ -36,6 +36,8 @@ struct StageFacts {
   /// By class: whether its strategies are those of its layers by themselves, so that bounds by
   /// blocks hold.
   std::vector<bool> flows_alike{};
+  /// First and last layer of each stage that pins have operators in, in order.
+  std::vector<std::pair<int, int>> pinned_stages{};
   /// First and last layer that reads a model input or constant, by its name.
   std::map<std::string, std::pair<int, int>> readers{};
 
@@ -46,6 +48,8 @@ struct StageFacts {
   graph::StageGraph cut(int begin, int end) const { return cutter.cut(cuts[begin], cuts[end]); }
   /// Bytes of a device that may be used.
   std::int64_t capacity() const { return limit_of(options.memory, views.front().model.device()); }
+  /// Whether pins' stages would be parted or joined.
+  bool breaks_stages(int begin, int end) const;
   /// Whether the weights alone are more than the devices hold.
   bool is_too_large(int size, int begin, int end) const {
     return weights[place(begin, end)] / submeshes[size].devices > capacity();

@@ -196,3 +196,38 @@ TEST_CASE("pins tell whether they ask for partial values") {
   CHECK(names_partial({"layer.0/up", {}, specs({"RR+P0"}), {}}));
   CHECK(names_partial({"layer.0/act", specs({"RR+P0"}), {}, {}}));
 }
+
+TEST_CASE("a pin of single tensors leaves all others open") {
+  const graph::Graph graph = small_graph();
+  const auto choices = choices_of_relu();
+  const auto left_by = [&](const Pin& pin) {
+    const std::vector<Pin> pins = {pin};
+    return Pins(pins, graph).allowed("layer.0/act", choices);
+  };
+  const TensorShardSpec rows = TensorShardSpec::parse("S0R");
+  const auto with = [&](std::map<std::size_t, TensorShardSpec> inputs,
+                        std::map<std::size_t, TensorShardSpec> outputs) {
+    Pin pin{"layer.0/act", {}, {}, {}};
+    pin.some_inputs = std::move(inputs);
+    pin.some_outputs = std::move(outputs);
+    return pin;
+  };
+  for (const Pin& pin : {with({{0, rows}}, {}), with({}, {{0, rows}})}) {
+    const auto left = left_by(pin);
+    REQUIRE(left.size() == 1);
+    CHECK(left.front().inputs == specs({"S0R"}));
+  }
+  CHECK_THROWS_WITH(left_by(with({{1, rows}}, {})), Contains("input 1 S0R"));
+  const std::vector<Pin> partial = {with({}, {{0, TensorShardSpec::parse("RR+P0")}})};
+  CHECK(Pins(partial, graph).name_partial_values());
+}
+
+TEST_CASE("a pin for a mesh is told on another one") {
+  Pin pin{"layer.0/act", {}, {}, {}};
+  pin.mesh = sharding::DeviceMesh({2, 2});
+  Problems problems;
+  search::check_meshes({pin}, sharding::DeviceMesh({2, 2}), problems);
+  CHECK_FALSE(problems.any());
+  search::check_meshes({pin}, sharding::DeviceMesh({4}), problems);
+  CHECK_THROWS_WITH(problems.throw_if_any(), Contains("'layer.0/act' on a mesh 2x2, not on 4"));
+}
