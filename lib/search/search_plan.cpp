@@ -246,7 +246,7 @@ LeastPeak find_least_memory(const PlanTask& task, Incumbent& incumbent) {
       require_to_fit(task, *beyond_share);
       throw NothingFits(
           fmt::format("nothing keeps each device's weights within a fair share, {}, as far as the "
-                      "search let see: give --memory device, or add devices",
+                      "search let see: give --memory device",
                       in_mebibytes(task.built.problem.usage_limits.front())),
           unknown_bytes, false);
     }

@@ -340,7 +340,7 @@ class RefusalTest(RuntimesTest):
         common = ["partition", model, "--ngpus", "2", "--out", self.tmp / "out"]
         for flavour in FLAVOURS:
             line = self.refusal(*common, "--shards", flavour)
-            self.assertRegex(line, "nothing fits.*operator 'lookup' needs weight 'w' .64000 bytes. "
+            self.assertRegex(line, "fair share, .*--memory device; .*operator 'lookup' needs weight 'w' .64000 bytes. "
                                    "whole on every rank: give fewer ranks or another flavour")  # fmt: skip
             self.assertFalse((self.tmp / "out").exists())
         autopar(*common)
