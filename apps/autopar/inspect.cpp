@@ -133,7 +133,7 @@ struct InspectCommand {
     if (std::filesystem::is_directory(what)) {
       if (!model.shapes.empty())
         fail("--shape {}: a bundle has its profiles; leave it out", model.shapes.front());
-      const bundle::MetaInfo info = bundle::load_meta_info(what);
+      const bundle::MetaInfo info = bundle::load_meta_info_of_any(what);
       bundle::check_all_files(info, what);
       if (!report.file.empty()) planner::save_report(what, report, model.limits);
       print_bundle(info, json);

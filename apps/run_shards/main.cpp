@@ -1,5 +1,6 @@
 // Runs ranks' ONNX files without a bundle: a check of what ranks tell each other writes a file a
-// rank with the collectives and messages that it is about, and compares what they give.
+// rank with the collectives and messages that it is about, and compares what they give. Files for
+// other runtimes run, too, their collectives being autopar's then.
 
 #include <fmt/format.h>
 #include <spdlog/spdlog.h>
@@ -12,7 +13,7 @@
 #include <vector>
 
 #include "base/error.h"
-#include "graph/onnx/onnx_import.h"
+#include "graph/runtimes/autopar_collectives.h"
 #include "runtime/collectives.h"
 #include "runtime/comm/nccl_launch.h"
 #include "runtime/comm/staged_communicator.h"
@@ -133,8 +134,8 @@ graph::Tensor load_input(const fs::path& folder, int rank, const std::string& na
 
 void run_folder(const fs::path& folder, const Options& options, Place& place,
                 runtime::CollectiveContext& collectives) {
-  const graph::Graph graph =
-      graph::load_onnx(folder / fmt::format("rank{}.onnx", options.rank), {});
+  const graph::Graph graph = graph::load_runtime_shard(
+      folder / fmt::format("rank{}.onnx", options.rank), options.rank, options.ranks);
   runtime::Executable executable(graph, {.collectives = &collectives, .device = &place.device()});
   for (int run = 0; run < options.repeat; ++run) {
     for (std::size_t i = 0; i < graph.inputs.size(); ++i)

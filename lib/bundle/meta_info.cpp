@@ -162,6 +162,7 @@ void fields(auto& visit, Like<TailInfo> auto& tail) {
 /// All but the version and the digest.
 void fields(auto& visit, Like<MetaInfo> auto& info) {
   visit("model", info.model);
+  visit("shards", info.shards);
   visit("stages", info.stages);
   visit("microbatches", info.microbatches);
   visit("files", info.files);
@@ -287,6 +288,16 @@ void refuse_annotated(const std::filesystem::path& folder) {
 }  // namespace
 
 MetaInfo load_meta_info(const std::filesystem::path& bundle_dir) {
+  MetaInfo info = load_meta_info_of_any(bundle_dir);
+  if (info.shards != own_shards)
+    fail(
+        "{}: its shards are for {}, whose collectives autopar does not run; give --shards {} to "
+        "autopar partition",
+        bundle_dir.string(), info.shards, own_shards);
+  return info;
+}
+
+MetaInfo load_meta_info_of_any(const std::filesystem::path& bundle_dir) {
   put_back_replaced(bundle_dir);
   refuse_annotated(bundle_dir);
   const std::string file = (bundle_dir / "meta-info.json").string();

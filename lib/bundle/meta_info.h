@@ -126,12 +126,16 @@ std::string data_file(int rank);
 inline constexpr const char* tail_file = "tail.onnx";
 inline constexpr const char* tail_data_file = "tail.data";
 
+/// MetaInfo::shards of those that autopar runs.
+inline constexpr const char* own_shards = "autopar";
+
 /// meta-info.json: what was planned, for whom, and how to start it. Its JSON schema is
 /// lib/bundle/meta-info.schema.json.
 struct MetaInfo {
-  std::string model;              ///< the model file's name, without its folder
-  std::vector<StageInfo> stages;  ///< in order
-  int microbatches = 1;           ///< of a run: stage after stage, each in order
+  std::string model;                ///< the model file's name, without its folder
+  std::string shards = own_shards;  ///< whose collectives they have, as --shards calls it
+  std::vector<StageInfo> stages;    ///< in order
+  int microbatches = 1;             ///< of a run: stage after stage, each in order
   std::vector<RankInfo> ranks;
   std::vector<GroupInfo> groups;
   std::vector<ProfileInfo> profiles;  ///< at least one
@@ -159,8 +163,11 @@ nlohmann::json to_json(const graph::TailSummary& tail);
 std::string sealed_text(nlohmann::json meta_info);
 /// Throws Error naming the file where it is of another version or was changed after it was written,
 /// the field that is missing or malformed, or what does not fit together (check_meta_info.h).
-/// Fields that it does not know are passed over.
+/// Fields that it does not know are passed over. Throws Error, too, where the shards are for
+/// another runtime.
 MetaInfo load_meta_info(const std::filesystem::path& bundle_dir);
+/// The same whatever the shards are for: for whoever does not run them.
+MetaInfo load_meta_info_of_any(const std::filesystem::path& bundle_dir);
 
 /// Throws Error naming the first file of the rank (all ranks for -1) that is missing, of another
 /// size or of another digest, and any foreign rank*.onnx or rank*.data file in the folder.

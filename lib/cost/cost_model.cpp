@@ -1,6 +1,7 @@
 #include "cost/cost_model.h"
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 #include "graph/loop_body.h"
@@ -279,15 +280,23 @@ double CostModel::reduction_seconds(const graph::Graph& graph, const graph::Node
 
 double CostModel::step_seconds(const ReshardStep& step, const Shape& shape,
                                graph::DataType type) const {
-  if (step.kind == StepKind::slice) {
-    const std::int64_t kept =
-        graph::bytes_of(type, graph::num_elements(largest_local_shape(step.after, shape, mesh_)));
-    return device_.launch_seconds +
-           device_.memory_bytes_per_second.seconds(2 * static_cast<double>(kept));
-  }
+  if (step.kind == StepKind::slice) return copy_seconds(step.after, shape, type);
+  const CollectiveSet* only = device_.collectives.get();
+  if (only != nullptr && !only->has(step, shape, type, mesh_))
+    return std::numeric_limits<double>::infinity();
   const double bytes = static_cast<double>(payload_bytes(step, shape, type, mesh_, 0));
-  return rounds_of(step.kind, mesh_.group_size(step.mesh_axes), bytes)
-      .seconds(slowest_link(step.mesh_axes, step.kind));
+  const double seconds = rounds_of(step.kind, mesh_.group_size(step.mesh_axes), bytes)
+                             .seconds(slowest_link(step.mesh_axes, step.kind));
+  if (only == nullptr || !only->transposes(step)) return seconds;
+  return seconds + copy_seconds(step.before, shape, type) + copy_seconds(step.after, shape, type);
+}
+
+double CostModel::copy_seconds(const TensorShardSpec& spec, const Shape& shape,
+                               graph::DataType type) const {
+  const std::int64_t bytes =
+      graph::bytes_of(type, graph::num_elements(largest_local_shape(spec, shape, mesh_)));
+  return device_.launch_seconds +
+         device_.memory_bytes_per_second.seconds(2 * static_cast<double>(bytes));
 }
 
 LinkSpeed CostModel::slowest_link(const std::vector<int>& mesh_axes, StepKind kind) const {

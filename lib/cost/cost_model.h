@@ -76,7 +76,8 @@ class CostModel {
                            const sharding::ShardingRule& rule,
                            const sharding::OpShardSpec& spec) const;
   /// One slice or collective on a tensor of the given global shape, the largest rank's. A slice
-  /// costs its copy: what it keeps, read and written, plus a launch.
+  /// costs its copy: what it keeps, read and written, plus a launch. Infinite where the device's
+  /// collectives have none for it; where they take transposes, with those.
   double step_seconds(const sharding::ReshardStep& step, const sharding::Shape& shape,
                       graph::DataType type) const;
 
@@ -88,6 +89,9 @@ class CostModel {
                         const sharding::OpShardSpec& spec) const;
   /// The seconds of a Loop that runs as one node: its body's, graph::expected_rounds times.
   double loop_seconds(const graph::Graph& graph, const graph::Node& loop) const;
+  /// Read and written, plus a launch.
+  double copy_seconds(const sharding::TensorShardSpec& spec, const sharding::Shape& shape,
+                      graph::DataType type) const;
   bool is_stored(const graph::Value& value) const;
   bool is_weight(const graph::Value& value) const;
   /// The greatest latency and the least bandwidth of several axes' links. Where devices stand in

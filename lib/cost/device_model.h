@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "cost/collective_set.h"
 #include "cost/sized_rate.h"
 #include "graph/data_type.h"
 #include "sharding/connect.h"
@@ -65,6 +66,9 @@ struct DeviceModel {
   /// since they are never stored or are views of others. Null where not known: then each value
   /// counts, with what packing may waste (graph::with_arena_slack).
   std::shared_ptr<const ValueNames> without_memory = nullptr;
+  /// The collectives that there are where shards are for another runtime. Not in the device file;
+  /// null: all.
+  std::shared_ptr<const CollectiveSet> collectives = nullptr;
   std::int64_t memory_bytes = 0;
   /// By mesh axis, the last one serving all further axes. Never empty. Where devices stand in
   /// nodes: the link within a node, then the one between nodes.

@@ -29,7 +29,9 @@ bool mesh_is_of_a_stage(const PlanOptions& options) {
 
 std::vector<cost::CostModel> make_cost_models(const PlanOptions& options) {
   if (options.ngpus < 1) fail("--ngpus {}: give at least 1", options.ngpus);
-  const cost::DeviceModel device = cost::load_device_model(options.device);
+  cost::DeviceModel device = cost::load_device_model(options.device);
+  if (const auto& runtime = shard_flavour(options.shards).runtime)
+    device.collectives = runtime->collectives();
   device.check_has(options.ngpus);
   if (options.mesh == "auto") {
     std::vector<cost::CostModel> models;
@@ -104,6 +106,7 @@ SearchSetup make_search_setup(const PlanOptions& options) {
   problems.collect([&] { setup.meshes = make_cost_models(options); });
   problems.collect([&] { setup.pipeline.stages = stage_count(options); });
   problems.collect([&] { setup.pipeline.objective = objective_of(options); });
+  problems.collect([&] { check_stages(shard_flavour(options.shards), options); });
   if (options.microbatches < 1)
     problems.add("--microbatches {}: give at least 1", options.microbatches);
   if (options.microbatches == 1 && !options.batch.empty())

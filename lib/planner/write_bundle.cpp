@@ -22,6 +22,7 @@
 #include "planner/device_fit.h"
 #include "planner/find_plan.h"
 #include "planner/profile_info.h"
+#include "planner/shard_flavour.h"
 #include "planner/summary.h"
 #include "program/pipeline_program.h"
 #include "search/joined_weights.h"
@@ -136,6 +137,8 @@ bundle::RankInfo write_rank(std::span<const PlannedProfile> profiles, int rank,
     info.peak_bytes = std::max(info.peak_bytes, needed[p].peak_bytes + states[p]);
     whole.profiles[p].peak_bytes[static_cast<std::size_t>(rank)] = needed[p].peak_bytes;
   }
+  if (options.use_collectives != nullptr)
+    for (Graph& shard : shards) options.use_collectives(shard, plan.num_devices());
   const std::string data = bundle::data_file(rank);
   const graph::WrittenModels written = graph::save_onnx(shards, files, folder / data);
   for (std::size_t p = 0; p < files.size(); ++p)
@@ -183,6 +186,7 @@ bundle::MetaInfo describe(std::span<const PlannedProfile> profiles, const FoundP
   const Graph& whole = *profiles.front().profile.whole;
   bundle::MetaInfo info;
   info.model = options.model_name;
+  info.shards = options.shards;
   for (std::size_t s = 0; s < plan.stages.size(); ++s) {
     info.stages.push_back(stage_info(plan.stages[s], static_cast<int>(s)));
     append_groups(profiles, s, info.groups);
@@ -208,11 +212,11 @@ bundle::MetaInfo describe(std::span<const PlannedProfile> profiles, const FoundP
   return info;
 }
 
-/// Whether ranks can make graphs for other shapes: of one microbatch, without a tail, and where the
-/// model is a file.
+/// Whether ranks can make graphs for other shapes: of one microbatch, without a tail, where the
+/// model is a file and autopar runs it.
 bool has_structure(std::span<const PlannedProfile> profiles, const WriteOptions& options) {
   return !options.model_file.empty() && options.tail == nullptr &&
-         profiles.front().profile.plan->microbatches == 1;
+         options.use_collectives == nullptr && profiles.front().profile.plan->microbatches == 1;
 }
 
 /// A bundle has each weight at least once, which may be more than the disk has.
@@ -278,7 +282,7 @@ void write_files(std::span<const PlannedProfile> profiles, const FoundPlans& fou
     info.profiles.front().peak_bytes.front() += options.tail->summary.weight_bytes;
   }
   check_mapped_files_unchanged();
-  bundle::write_secret(folder);
+  if (options.use_collectives == nullptr) bundle::write_secret(folder);
   const fs::path plan = folder / bundle::plan_file;
   write_file(plan, options.plan_text + '\n');
   info.files = {file_info(plan)};
@@ -365,6 +369,7 @@ std::string write_shards(const Plan& plan, const BundleOptions& options) {
                               .weight = model.profiles[p].weight});
   const LoadedProfile& profile = model.profiles.front();
   const auto& [pipeline, device] = found.profiles.front();
+  const auto& runtime = shard_flavour(found.shards).runtime;
   const Shown shown(options.progress, "writing " + options.out.string());
   const WriteOptions write{.out = options.out,
                            .model_name = model.options.file.filename(),
@@ -374,7 +379,9 @@ std::string write_shards(const Plan& plan, const BundleOptions& options) {
                            .model_file = model.options.file,
                            .constants = constants_of(model.options),
                            .plan_text = plan_json(plan),
-                           .memory_limit_bytes = found.memory_limit_bytes};
+                           .memory_limit_bytes = found.memory_limit_bytes,
+                           .shards = found.shards,
+                           .use_collectives = runtime ? runtime->use_collectives : nullptr};
   const bundle::MetaInfo written = json_text([&] { return write_bundle(plans, write); });
   std::string text = assumed_line(assumed_by_all(model.profiles)) + states_line(profile.graph) +
                      plan_headline(found);

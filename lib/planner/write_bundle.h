@@ -29,6 +29,10 @@ struct WriteOptions {
   std::map<std::string, graph::Tensor> constants{};  ///< inputs that have these values for good
   std::string plan_text{};                           ///< of plan.json, for several profiles
   std::int64_t memory_limit_bytes = 0;               ///< of a rank, for other shapes, too
+  std::string shards = bundle::own_shards;           ///< --shards
+  /// Makes a rank's graph one for the runtime that --shards names, in a world of so many ranks;
+  /// null for autopar.
+  void (*use_collectives)(graph::Graph& shard, int ranks) = nullptr;
 };
 
 /// One of the profiles that are written. All have the same stages.

@@ -123,6 +123,20 @@ StrategyTable::StrategyTable(const graph::Graph& graph, const cost::CostModel& c
       partial_uses_(
           partial_uses(graph, rules_, pins.name_partial_values() ? KeepPartial::anywhere : keep)) {}
 
+void StrategyTable::drop_without_collectives(const graph::Node& node, const ShardingRule& rule,
+                                             std::vector<sharding::OpShardSpec>& choices) const {
+  const cost::CollectiveSet* only = cost_.device().collectives.get();
+  if (only == nullptr) return;
+  std::erase_if(choices, [&](const sharding::OpShardSpec& choice) {
+    return std::isinf(cost_.reduction_seconds(graph_, node, rule, choice));
+  });
+  if (choices.empty())
+    fail(
+        "operator '{}': all that --strategy leaves of it takes collectives that --shards {} does "
+        "not have; pin it otherwise, or give another flavour",
+        node.name, only->name);
+}
+
 std::shared_ptr<const OperatorStrategies> StrategyTable::of(graph::NodeId id) {
   const graph::Node& node = graph_.node(id);
   const bool has_rule = rules_[id].has_value();
@@ -140,6 +154,7 @@ std::shared_ptr<const OperatorStrategies> StrategyTable::of(graph::NodeId id) {
   strategies.has_rule = has_rule;
   strategies.choices = pins_.allowed(
       node.name, sharding::enumerate_op_shard_specs(graph_, node, rule, cost_.mesh(), partial));
+  drop_without_collectives(node, rule, strategies.choices);
   for (const sharding::OpShardSpec& choice : strategies.choices) {
     const double seconds = cost_.operator_seconds(graph_, node, rule, choice) +
                            cost_.reduction_seconds(graph_, node, rule, choice);

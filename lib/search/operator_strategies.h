@@ -14,7 +14,8 @@
 
 namespace autopar::search {
 
-/// The strategies of an operator with their costs. Operators that are alike share one.
+/// The strategies of an operator with their costs, but for those whose reductions take collectives
+/// that the device has none of. Operators that are alike share one.
 struct OperatorStrategies {
   std::vector<sharding::OpShardSpec> choices;
   std::vector<assignment::Cost> costs;     ///< picoseconds, with the reductions, times the weight
@@ -29,10 +30,14 @@ class StrategyTable {
   /// Costs are times the weight.
   StrategyTable(const graph::Graph& graph, const cost::CostModel& cost, const Pins& pins,
                 KeepPartial keep = KeepPartial::where_it_may_save, double weight = 1);
-  /// Throws Error where the operator's pin leaves none, or a price is implausible.
+  /// Throws Error where the operator's pin, or what the device's collectives allow of it, leaves
+  /// none, or a price is implausible.
   std::shared_ptr<const OperatorStrategies> of(graph::NodeId id);
 
  private:
+  void drop_without_collectives(const graph::Node& node, const sharding::ShardingRule& rule,
+                                std::vector<sharding::OpShardSpec>& choices) const;
+
   const graph::Graph& graph_;
   const cost::CostModel& cost_;
   const Pins& pins_;

@@ -23,6 +23,7 @@
 #include "base/interruption.h"
 #include "base/stopwatch.h"
 #include "program/pipeline_program.h"
+#include "search/missing_collectives.h"
 #include "search/operator_bound.h"
 #include "search/problem_parts.h"
 #include "search/quick_searches.h"
@@ -241,7 +242,14 @@ LeastPeak find_least_memory(const PlanTask& task, Incumbent& incumbent) {
   }
   if (beyond_share) {
     beyond_share->choice = carried_over(built, beyond_share->choice, task);
-    if (!beyond_share->choice.empty()) require_to_fit(task, *beyond_share);
+    if (!beyond_share->choice.empty()) {
+      require_to_fit(task, *beyond_share);
+      throw NothingFits(
+          fmt::format("nothing keeps each device's weights within a fair share, {}, as far as the "
+                      "search let see: give --memory device",
+                      in_mebibytes(task.built.problem.usage_limits.front())),
+          unknown_bytes, false);
+    }
   }
   if (least) least->choice = least_to_pack(task, std::move(built), *least, first, incumbent);
   if (least && !least->choice.empty()) return *least;
@@ -548,10 +556,15 @@ SolvedPlan only_plan(JointPlan found) {
 JointPlan search_plan(std::span<const Profile> profiles, const SearchOptions& options) {
   const InterruptionGuard guard{SIGINT};  // Ctrl-C: the best plan so far will do
   const Stopwatch stopwatch;
-  return solve({.stopwatch = stopwatch,
-                .profiles = profiles,
-                .options = options,
-                .built = build_plan_problem(profiles, options)});
+  try {
+    return solve({.stopwatch = stopwatch,
+                  .profiles = profiles,
+                  .options = options,
+                  .built = build_plan_problem(profiles, options)});
+  } catch (const NothingFits& error) {
+    const std::string more = what_stands_against(profiles, build_plan_problem(profiles, options));
+    throw NothingFits(error.what() + more, error.least_bytes, error.is_proven);
+  }
 }
 
 }  // namespace autopar::search

@@ -5,6 +5,7 @@
 #include "sharding/connect.h"
 
 #include <algorithm>
+#include <cmath>
 #include <optional>
 #include <set>
 #include <utility>
@@ -87,6 +88,7 @@ ReachedSpecs reach(const TensorShardSpec& src, const TensorShardSpec* dst, const
     if (dst && spec == *dst) break;
     for (ReshardStep& step : steps_from(spec, shape, mesh)) {
       const Cost next{cost.first + price(step, shape, type), cost.second + 1};
+      if (std::isinf(next.first)) continue;
       require(next.first >= cost.first, "a step has no negative price");
       const auto known = reached.find(step.after);
       if (known != reached.end()) {

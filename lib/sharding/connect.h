@@ -33,7 +33,7 @@ struct ReshardStep {
 std::int64_t payload_bytes(const ReshardStep& step, const Shape& shape, graph::DataType type,
                            const DeviceMesh& mesh, int rank);
 
-/// Seconds of one step on a tensor of this global shape.
+/// Seconds of one step on a tensor of this global shape; infinite where there is no such step.
 using StepPrice =
     std::function<double(const ReshardStep&, const Shape& shape, graph::DataType type)>;
 
@@ -47,11 +47,12 @@ struct Connection {
 bool can_connect(const TensorShardSpec& src, const TensorShardSpec& dst);
 
 /// The cheapest chain of steps from `src` to `dst`, by Dijkstra's algorithm over the specs that
-/// single steps reach. InternalError where can_connect says no.
+/// single steps reach. InternalError where can_connect says no, or no step that there is leads on.
 Connection connect(const TensorShardSpec& src, const TensorShardSpec& dst, const Shape& shape,
                    graph::DataType type, const DeviceMesh& mesh, const StepPrice& price);
 
-/// The seconds of `connect` from `src` to every spec that it can be turned into, found at once.
+/// The seconds of `connect` from `src` to every spec that it can be turned into by steps that there
+/// are, found at once.
 std::map<TensorShardSpec, double> connection_seconds(const TensorShardSpec& src, const Shape& shape,
                                                      graph::DataType type, const DeviceMesh& mesh,
                                                      const StepPrice& price);
