@@ -154,7 +154,7 @@ struct MetaInfo {
   std::optional<TailInfo> tail{};
 };
 
-/// With the version and the digest.
+/// The whole file, with version and digest.
 nlohmann::json to_json(const MetaInfo& info);
 nlohmann::json to_json(const std::vector<CollectiveTotal>& totals);
 /// What meta-info.json says of a tail, without its files.

@@ -15,9 +15,10 @@ struct CollectiveSet {
   std::string name;                                               ///< as --shards has it
   std::map<sharding::StepKind, std::set<graph::DataType>> types;  ///< of each kind that it has
   std::set<sharding::Reduce> reductions;
-  bool is_of_world;  ///< over all ranks alone; else over any group, in the order of ranks
-  bool
-      is_of_outermost;  ///< gathers, scatters and exchanges along dimension 0, others by transposes
+  /// Over all ranks alone; else over any group, in the order of ranks.
+  bool is_of_world;
+  /// Gathers, scatters and exchanges along dimension 0; along others by transposes.
+  bool is_of_outermost;
 
   /// Whether it can do the step on a tensor of this global shape. It can do every slice, and what
   /// moves nothing since the group has one rank.

@@ -86,7 +86,7 @@ bool fits(const Graph& graph, const State& state) {
   return longer <= 1;
 }
 
-/// With a star in the place of its first number.
+/// The name, with a star in the place of its first number.
 std::string starred(const std::string& name) {
   const auto is_digit = [](char letter) { return kind_of(letter) == Letter::digit; };
   const auto first = std::ranges::find_if(name, is_digit);

@@ -98,7 +98,7 @@ struct CompiledGraph {
   }
 };
 
-/// With data, which the host can read, for constants alone.
+/// Only constants have data, which the host can read.
 std::vector<TensorView> views_of(const CompiledGraph& compiled, const std::vector<ValueId>& ids) {
   std::vector<TensorView> views;
   for (const ValueId id : ids) {

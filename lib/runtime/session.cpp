@@ -418,7 +418,7 @@ struct Session::Impl {
     run_as_rank([&](HostCommunicator& world, auto&) { require_agreement(given, world); });
   }
 
-  /// With inputs and options that all processes have in common.
+  /// Inputs and options are those that all processes have in common.
   RunResult run(const NamedTensors& inputs, const RunOptions& run_options) {
     const WorkScope work(ranks.listener());
     const LoopOptions& loop = run_options.loop;
@@ -452,7 +452,7 @@ struct Session::Impl {
     return result;
   }
 
-  /// With states that begin anew, or go on.
+  /// States begin anew, or go on.
   RunResult run_shape(std::size_t shape, const NamedTensors& inputs, const RunOptions& run_options,
                       bool begins) {
     const ShapedProgram& program = shapes.program(shape);

@@ -59,7 +59,7 @@ class Session {
   Session(Session&&) noexcept;
   Session& operator=(Session&&) noexcept;
 
-  /// With the shapes of the bundle's first profile.
+  /// Their shapes are those of the bundle's first profile.
   std::vector<ModelPort> inputs() const;
   std::vector<ModelPort> outputs() const;
   int num_ranks() const;

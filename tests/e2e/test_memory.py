@@ -10,7 +10,7 @@ from onnx import TensorProto, helper, numpy_helper
 from support import AUTOPAR, Model, TemporaryFolderTest, autopar
 
 MIB = 1 << 20
-# Of the loader and of libgomp, before main.
+# What the loader and libgomp say before main.
 LOADERS = ("error while loading shared libraries", "libgomp: ", "cannot allocate memory in static TLS")
 
 

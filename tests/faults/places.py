@@ -36,7 +36,7 @@ def contents(place):
     except ValueError:
         return None
     if place.name == "meta-info.json":
-        # Of plan.json, which tells times, and of meta-info.json itself.
+        # Digests of plan.json, which tells times, and of meta-info.json itself.
         parsed.pop("digest", None)
         parsed.pop("files", None)
     return parsed

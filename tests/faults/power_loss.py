@@ -26,7 +26,7 @@ class File:
     is_folder: bool
     data: bytes = b""
     synced: bytes = b""
-    # Of a folder: its names on the disk, and the changes since, each {name: file, or None}.
+    # A folder: its names on the disk, and the changes since, each {name: file, or None}.
     names: dict = field(default_factory=dict)
     changes: list = field(default_factory=list)
 

@@ -81,7 +81,7 @@ struct Read {
   }
 };
 
-/// With what all of autopar's collectives have.
+/// The node, with the attributes that all of autopar's collectives have.
 Node autopar_node(const char* op_type, const Read& read,
                   std::map<std::string, Attribute> attributes) {
   const Ints group = read.group();

@@ -51,7 +51,7 @@ class Lane {
     counts_.push_back(1);
     microbatch_ = span.microbatch;
   }
-  /// With the same kind of work on the same microbatch.
+  /// Whether its last bar is the same kind of work on the same microbatch.
   bool ends_with(const Span& span) const {
     return !kinds_.empty() && kinds_.back() == kind_of(span) && microbatch_ == span.microbatch;
   }

@@ -37,7 +37,7 @@ typename Primitive::primitive_desc describe(const dnnl::engine& engine,
   return {engine, arguments..., attributes};
 }
 
-/// Of one layout for input and output.
+/// Input and output have one layout.
 template <typename... Arguments>
 dnnl::lrn_forward::primitive_desc describe_lrn(const dnnl::engine& engine,
                                                const dnnl::primitive_attr& attributes,
