@@ -16,14 +16,6 @@ using graph::ShardedTensor;
 using sharding::ShardPlaces;
 using sharding::TensorShardSpec;
 
-TensorShardSpec without_idle_axes(TensorShardSpec spec, const sharding::DeviceMesh& mesh) {
-  const auto is_idle = [&mesh](int axis) { return mesh.axis_size(axis) == 1; };
-  for (std::vector<int>& axes : spec.dims) std::erase_if(axes, is_idle);
-  std::erase_if(spec.partial, is_idle);
-  if (!spec.is_partial()) spec.reduce = sharding::Reduce::sum;
-  return spec;
-}
-
 ShardedTensor sharded_tensor(const std::string& name, const TensorShardSpec& spec,
                              const StagePlan& stage) {
   const ShardPlaces places = shard_places(spec, stage.plan.mesh);

@@ -29,15 +29,6 @@ bool is_shape_like(const graph::Value& value) {
          value.constant->size_bytes() <= largest_shape_bytes;
 }
 
-/// A mesh axis of size 1 splits nothing, and a collective over it would move nothing.
-TensorShardSpec without_idle_axes(TensorShardSpec spec, const sharding::DeviceMesh& mesh) {
-  const auto is_idle = [&mesh](int axis) { return mesh.axis_size(axis) == 1; };
-  for (std::vector<int>& axes : spec.dims) std::erase_if(axes, is_idle);
-  std::erase_if(spec.partial, is_idle);
-  if (!spec.is_partial()) spec.reduce = sharding::Reduce::sum;
-  return spec;
-}
-
 OpShardSpec without_idle_axes(OpShardSpec strategy, const sharding::DeviceMesh& mesh) {
   for (auto* specs : {&strategy.inputs, &strategy.computed, &strategy.outputs}) {
     for (TensorShardSpec& spec : *specs) spec = without_idle_axes(std::move(spec), mesh);

@@ -95,6 +95,14 @@ std::string to_string(const TensorShardSpec& spec) {
   return text;
 }
 
+TensorShardSpec without_idle_axes(TensorShardSpec spec, const DeviceMesh& mesh) {
+  const auto is_idle = [&mesh](int axis) { return mesh.axis_size(axis) == 1; };
+  for (std::vector<int>& axes : spec.dims) std::erase_if(axes, is_idle);
+  std::erase_if(spec.partial, is_idle);
+  if (!spec.is_partial()) spec.reduce = Reduce::sum;
+  return spec;
+}
+
 Range shard_range(std::int64_t size, int parts, int index) {
   const std::int64_t share = (size + parts - 1) / parts;
   return {std::min(index * share, size), std::min((index + 1) * share, size)};

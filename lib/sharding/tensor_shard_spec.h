@@ -42,6 +42,9 @@ struct TensorShardSpec {
 
 std::string to_string(const TensorShardSpec& spec);
 
+/// A mesh axis of size 1 splits nothing, and a collective over it would move nothing.
+TensorShardSpec without_idle_axes(TensorShardSpec spec, const DeviceMesh& mesh);
+
 /// Share `index` of `parts` of a dimension: ceil(size/parts) each, the last shares smaller or
 /// empty. The one place that says how things are split.
 Range shard_range(std::int64_t size, int parts, int index);
