@@ -562,6 +562,7 @@ JointPlan search_plan(std::span<const Profile> profiles, const SearchOptions& op
                   .options = options,
                   .built = build_plan_problem(profiles, options)});
   } catch (const NothingFits& error) {
+    if (profiles.front().cost->device().collectives == nullptr) throw;
     const std::string more = what_stands_against(profiles, build_plan_problem(profiles, options));
     throw NothingFits(error.what() + more, error.least_bytes, error.is_proven);
   }

@@ -10,35 +10,13 @@ from unittest import mock
 from onnx import TensorProto
 
 import onnx_runtime_shards
+from pinned_axes import over_axes
 from support import SOURCE, Model, TemporaryFolderTest, autopar, mpirun, relative_error
 
 sys.path.insert(0, str(SOURCE / "scripts"))
 from gpu_checks import tiny_models  # noqa: E402
 
 SEARCHES = ("ilp", "propagation", "recursive")
-
-
-def is_partial(entry):
-    return any("P" in spec for key in ("inputs", "outputs") for spec in entry.get(key, []))
-
-
-def over_axes(plan, axes_of):
-    """The operators of a one-axis plan with axis 0 written as axes_of(position) says. A sum that is
-    kept partial over one axis cannot be read as one over another: such operators are left open."""
-    operators = []
-    for position, entry in enumerate(plan["operators"]):
-        axes = axes_of(position)
-        if is_partial(entry):
-            continue
-        operators.append(
-            {
-                key: [spec.replace("0", axes) for spec in value]
-                if key in ("inputs", "outputs")
-                else value
-                for key, value in entry.items()
-            }
-        )
-    return {"operators": operators}
 
 
 class ZooTest(TemporaryFolderTest):
