@@ -10,7 +10,10 @@ namespace Catch {
 
 namespace Matchers {
 
+// Each as exact as version 3's template, which looks for elements of ranges.
 inline StringContainsMatcher Contains(const std::string& text) { return ContainsSubstring(text); }
+inline StringContainsMatcher Contains(std::string& text) { return ContainsSubstring(text); }
+inline StringContainsMatcher Contains(std::string&& text) { return ContainsSubstring(text); }
 inline StringContainsMatcher Contains(const char* text) { return ContainsSubstring(text); }
 
 }  // namespace Matchers
