@@ -5,10 +5,24 @@ list(APPEND CMAKE_MODULE_PATH ${CMAKE_CURRENT_LIST_DIR})
 find_package(Protobuf REQUIRED)
 find_package(CLI11 REQUIRED)
 find_package(spdlog REQUIRED)
+# spdlog's library has queues of threads, which nothing here uses, and with them needs GCC 12's
+# run-time library. A package for other machines takes its headers alone.
+add_library(autopar_log INTERFACE)
+if(AUTOPAR_PORTABLE)
+  target_link_libraries(autopar_log INTERFACE spdlog::spdlog_header_only)
+else()
+  target_link_libraries(autopar_log INTERFACE spdlog::spdlog)
+endif()
 find_package(nlohmann_json REQUIRED)
 find_package(Boost REQUIRED)  # Beast's headers alone, for HTTP
 find_package(Catch2 REQUIRED)
 include(Catch)
+add_library(autopar_catch INTERFACE)
+target_link_libraries(autopar_catch INTERFACE Catch2::Catch2)
+if(Catch2_VERSION VERSION_GREATER_EQUAL 3)
+  target_include_directories(autopar_catch INTERFACE ${CMAKE_SOURCE_DIR}/tests/catch2_3)
+  target_link_libraries(autopar_catch INTERFACE Catch2::Catch2WithMain)
+endif()
 find_package(dnnl REQUIRED)
 find_package(mimalloc REQUIRED)  # 2 or 3
 set(MPI_CXX_SKIP_MPICXX ON)  # C alone: newer MPIs have no C++ library

@@ -18,6 +18,7 @@
 #include "graph/arena.h"
 #include "graph/onnx/onnx_export.h"
 #include "graph/onnx/structure_file.h"
+#include "graph/runtimes/attention_masks.h"
 #include "plan/plan_json.h"
 #include "planner/device_fit.h"
 #include "planner/find_plan.h"
@@ -129,6 +130,7 @@ bundle::RankInfo write_rank(std::span<const PlannedProfile> profiles, int rank,
   for (const auto& [profile, program] : profiles) {
     files.push_back(folder / bundle::graph_file(rank, files.size()));
     shards.push_back(program::rank_graph(*profile.plan, program, rank));
+    graph::repeat_rows_of_attention_masks(shards.back());
   }
   const auto needed = predict_memory(shards, plan.microbatches, options.run_bytes);
   const std::vector<std::int64_t> states = bytes_of_states_beside(shards);

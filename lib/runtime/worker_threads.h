@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/wait_until.h"
 
 namespace autopar::runtime {
 
@@ -46,7 +47,7 @@ class WorkerThreads {
   /// Returns when all workers are done.
   void wait() {
     std::unique_lock lock(mutex_);
-    changed_.wait(lock, [&] { return at_work_ == 0; });
+    wait_until(changed_, lock, [&] { return at_work_ == 0; });
   }
 
  private:
@@ -59,7 +60,7 @@ class WorkerThreads {
   void serve(std::size_t worker) {
     for (std::uint64_t done = 0;; ++done) {
       std::unique_lock lock(mutex_);
-      changed_.wait(lock, [&] { return started_ > done || is_over_; });
+      wait_until(changed_, lock, [&] { return started_ > done || is_over_; });
       if (is_over_) return;
       lock.unlock();
       (*task_)(worker);

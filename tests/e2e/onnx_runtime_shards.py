@@ -20,18 +20,12 @@ OPTIMIZATION = Level.ORT_ENABLE_ALL
 LINES = "".join(
     re.findall(r"^```python\n(.*?)^```$", (SOURCE / "docs" / "onnx-runtime.md").read_text(), re.M | re.S)
 )
-# Whose shards ONNX Runtime refuses: its Attention takes no mask of one row for all queries.
-REFUSED = ("bert-fused",)
 # Whose shards are not for all of its optimisations, as docs/onnx-runtime.md tells.
 LEVELS = {
     "resnet50-qdq": Level.ORT_DISABLE_ALL,  # rounds
     "resnet50-dynamo": Level.ORT_ENABLE_EXTENDED,  # shares that are empty
     "resnet50-torchscript": Level.ORT_ENABLE_EXTENDED,
 }
-
-
-def runs(model):
-    return IS_BUILT and model not in REFUSED
 
 
 def level_of(model):

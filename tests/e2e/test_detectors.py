@@ -1,9 +1,11 @@
-"""A detector that picks its boxes itself finds what it finds in ONNX Runtime, split in every way."""
+"""A detector that picks its boxes itself finds what it finds in ONNX Runtime, split in every way, run by
+autopar or by ONNX Runtime."""
 
 import json
 import os
 
-from support import Model, TemporaryFolderTest, autopar, mpirun
+import onnx_runtime_shards
+from support import Model, TemporaryFolderTest, autopar, mpirun, relative_error
 
 SPLITS = {"1": 1, "2": 2, "3": 3, "4": 4, "2x2": 4}
 
@@ -30,6 +32,15 @@ class DetectorTest(TemporaryFolderTest):
                 meta = self.model.partition(bundle, ranks, "--mesh", mesh, "--time-limit", 5)
                 self.assertIsNotNone(meta["tail"])
                 self.check(bundle, meta, autopar)
+                if onnx_runtime_shards.IS_BUILT:
+                    self.check_in_onnx_runtime(bundle)
+
+    def check_in_onnx_runtime(self, bundle):
+        made = onnx_runtime_shards.run_in_threads(bundle, self.model.inputs)
+        made = onnx_runtime_shards.with_tail(bundle, made)
+        self.assertEqual(set(made), set(self.model.outputs))
+        for name, expected in self.model.outputs.items():
+            self.assertLessEqual(relative_error(expected, made[name]), self.model.tolerance, name)
 
     def test_one_process_a_rank_and_verify(self):
         bundle = self.tmp / "bundle"

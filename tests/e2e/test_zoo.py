@@ -42,7 +42,7 @@ class ZooTest(TemporaryFolderTest):
                 self.assertLessEqual(peak, predicted, launcher)
                 self.assertLessEqual(predicted - weights, 1.5 * (peak - weights), launcher)
             shutil.rmtree(out)
-        if "mpi" in launchers and onnx_runtime_shards.runs(os.environ["AUTOPAR_MODEL"]):
+        if "mpi" in launchers and onnx_runtime_shards.IS_BUILT:
             self.check_in_onnx_runtime(bundle)
 
     def check_in_onnx_runtime(self, bundle):

@@ -62,6 +62,10 @@ NodeChain& NodeChain::cast(DataType to) {
   return add("Cast", "/cast", {}, {{"to", static_cast<std::int64_t>(to)}}, shape(), to);
 }
 
+NodeChain& NodeChain::expand(const Shape& to) {
+  return add("Expand", "/expand", {rewriter_.integers(name_ + "/shape", to)}, {}, to, type());
+}
+
 NodeChain& NodeChain::nothing() {
   const ValueId zero = rewriter_.integers(name_ + "/zero", {0});
   return add("Slice", "/nothing", {zero, zero}, {}, {0}, type());

@@ -47,6 +47,7 @@ class NodeChain {
   /// Nothing where the permutation changes none.
   NodeChain& transpose(const std::vector<std::int64_t>& permutation);
   NodeChain& cast(DataType type);
+  NodeChain& expand(const Shape& shape);
   /// The part of no elements of a tensor of one dimension.
   NodeChain& nothing();
   /// Along dimension 0.

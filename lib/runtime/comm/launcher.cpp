@@ -186,6 +186,11 @@ bool is_as_expected(const Claim& claim) {
   return claim.launcher->without_size == WithoutSize::is_as_expected;
 }
 
+bool is_srun(const Claim& claim) { return claim.launcher->place == place_of_first_task; }
+bool is_pmi(const Claim& claim) {
+  return std::string_view(claim.launcher->rank).starts_with("PMI");
+}
+
 /// Where nothing tells this process's rank, but something that there are several.
 void check_no_rank_is_missing(const Surroundings& surroundings, const LaunchOptions& options,
                               const ExpectedLaunch& expected) {
@@ -282,8 +287,11 @@ Surroundings process_surroundings() {
 
 std::string to_string(const LaunchedRank& launched) {
   const std::string size = launched.size ? fmt::format(" of {}", *launched.size) : "";
+  const std::string by_mpi = launched.needs_no_mpi
+                                 ? "connected by MPI (--launcher slurm would do without MPI)"
+                                 : "connected by MPI";
   const std::string how =
-      launched.rendezvous.empty() ? "connected by MPI" : "meeting at " + launched.rendezvous;
+      launched.rendezvous.empty() ? by_mpi : "meeting at " + launched.rendezvous;
   return fmt::format("started by {}: rank {}{}, {}", launched.launcher, launched.rank, size, how);
 }
 
@@ -310,7 +318,8 @@ std::optional<LaunchedRank> find_launch(const Surroundings& surroundings,
   return LaunchedRank{.launcher = taken.launcher->name,
                       .rank = taken.rank,
                       .size = taken.size,
-                      .rendezvous = place ? *place : place_by_launcher(taken, surroundings)};
+                      .rendezvous = place ? *place : place_by_launcher(taken, surroundings),
+                      .needs_no_mpi = is_pmi(taken) && std::ranges::any_of(claims, is_srun)};
 }
 
 std::optional<int> presumed_rank(const Surroundings& surroundings, const LaunchOptions& options) {

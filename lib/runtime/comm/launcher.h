@@ -25,6 +25,9 @@ struct LaunchedRank {
   int rank = 0;
   std::optional<int> size = {};  ///< absent: MPI tells
   std::string rendezvous = {};   ///< HOST:PORT, where the ranks meet; empty: MPI connects them
+  /// srun has started it with PMI. An MPI that was not built for that PMI ends the process, while
+  /// srun's own variables are enough to meet.
+  bool needs_no_mpi = false;
 };
 
 /// "started by torchrun: rank 1 of 4, meeting at host:29500"

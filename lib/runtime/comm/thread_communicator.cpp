@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/wait_until.h"
 #include "runtime/comm/signs_of_life.h"
 #include "runtime/comm/transport_communicator.h"
 
@@ -187,7 +188,7 @@ class ThreadCommunicator final : public TransportCommunicator {
         [&] { return slot.taken != mine || group_->aborted; },
         [&] { return std::vector{world_rank(to)}; });
     // Whatever happened, the receiver must not be left reading memory that changes.
-    slot.changed.wait(lock, [&] { return slot.state != MessageSlot::State::copied_from; });
+    wait_until(slot.changed, lock, [&] { return slot.state != MessageSlot::State::copied_from; });
     const bool is_taken = slot.taken != mine;
     const std::string refusal = slot.refusal;
     slot.state = MessageSlot::State::empty;

@@ -15,6 +15,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/wait_until.h"
 #include "base/work_signs.h"
 #include "runtime/collectives.h"
 #include "runtime/first_error.h"
@@ -147,7 +148,7 @@ class CpuRunner final : public Runner {
       for (const std::size_t step : lanes_[lane]) {
         {
           std::unique_lock lock(mutex_);
-          changed_.wait(lock, [&] { return has_failed_ || may_start(step); });
+          wait_until(changed_, lock, [&] { return has_failed_ || may_start(step); });
           if (has_failed_) return;
         }
         run_step(step);

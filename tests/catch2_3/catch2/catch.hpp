@@ -1,7 +1,7 @@
 #pragma once
 
-/// Catch2 3 under the names of version 2, which the tests use. CMakeLists.txt puts it first where
-/// version 3 is installed.
+/// Catch2 3 under the names of version 2, which the tests use, where version 3 is installed
+/// (third_party/dependencies.cmake).
 
 #include <catch2/catch_all.hpp>
 #include <string>

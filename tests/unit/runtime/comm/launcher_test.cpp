@@ -93,10 +93,12 @@ TEST_CASE("where tasks of Slurm's meet") {
 }
 
 TEST_CASE("Slurm with PMI connects by MPI, unless a place to meet is given") {
+  const std::string hint = " (--launcher slurm would do without MPI)";
   CHECK(decision(with(srun, pmi)) ==
-        "started by a launcher with PMI: rank 1 of 4, connected by MPI");
+        "started by a launcher with PMI: rank 1 of 4, connected by MPI" + hint);
   CHECK(decision(with(srun, {{"PMIX_RANK", "1"}})) ==
-        "started by a launcher with PMIx: rank 1 of 4, connected by MPI");
+        "started by a launcher with PMIx: rank 1 of 4, connected by MPI" + hint);
+  CHECK(decision(with(srun, open_mpi)) == "started by mpirun: rank 1 of 4, connected by MPI");
   CHECK_THAT(decision(with(with(srun, pmi), {{"AUTOPAR_RENDEZVOUS", "here:7"}})),
              Catch::EndsWith("rank 1 of 4, meeting at here:7"));
 }
