@@ -130,7 +130,6 @@ bundle::RankInfo write_rank(std::span<const PlannedProfile> profiles, int rank,
   for (const auto& [profile, program] : profiles) {
     files.push_back(folder / bundle::graph_file(rank, files.size()));
     shards.push_back(program::rank_graph(*profile.plan, program, rank));
-    graph::repeat_rows_of_attention_masks(shards.back());
   }
   const auto needed = predict_memory(shards, plan.microbatches, options.run_bytes);
   const std::vector<std::int64_t> states = bytes_of_states_beside(shards);
@@ -139,8 +138,10 @@ bundle::RankInfo write_rank(std::span<const PlannedProfile> profiles, int rank,
     info.peak_bytes = std::max(info.peak_bytes, needed[p].peak_bytes + states[p]);
     whole.profiles[p].peak_bytes[static_cast<std::size_t>(rank)] = needed[p].peak_bytes;
   }
-  if (options.use_collectives != nullptr)
-    for (Graph& shard : shards) options.use_collectives(shard, plan.num_devices());
+  for (Graph& shard : shards) {
+    graph::repeat_rows_of_attention_masks(shard);
+    if (options.use_collectives != nullptr) options.use_collectives(shard, plan.num_devices());
+  }
   const std::string data = bundle::data_file(rank);
   const graph::WrittenModels written = graph::save_onnx(shards, files, folder / data);
   for (std::size_t p = 0; p < files.size(); ++p)

@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "graph/message_boxes.h"
 #include "graph/onnx/onnx_import.h"
+#include "graph/runtimes/attention_masks.h"
 #include "runtime/check_collectives.h"
 
 namespace autopar::runtime {
@@ -153,6 +154,7 @@ Graph load_shard(const bundle::MetaInfo& info, std::size_t profile,
   as_it_is.limits = graph::shard_limits;
   as_it_is.unrolls = false;
   Graph shard = graph::load_onnx(dir / of_rank.files[profile].name, as_it_is);
+  graph::drop_repeated_rows_of_attention_masks(shard);
   for (const bool sends : {false, true}) check_messages(of_profile, shard, rank, sends);
   check_ports(of_profile, shard, rank);
   check_constants(of_rank, dir, shard);

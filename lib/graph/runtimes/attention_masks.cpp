@@ -1,6 +1,7 @@
 #include "graph/runtimes/attention_masks.h"
 
 #include <algorithm>
+#include <map>
 
 #include "graph/runtimes/node_chain.h"
 
@@ -15,9 +16,13 @@ std::int64_t num_queries(const Graph& graph, const Node& attention) {
   return query[query.size() - 2];
 }
 
+bool has_mask(const Node& node) {
+  return node.domain.empty() && node.op_type == "Attention" && node.inputs.size() > mask_input &&
+         node.inputs[mask_input] != no_value;
+}
+
 bool has_mask_of_one_row(const Graph& graph, const Node& node) {
-  if (!node.domain.empty() || node.op_type != "Attention") return false;
-  if (node.inputs.size() <= mask_input || node.inputs[mask_input] == no_value) return false;
+  if (!has_mask(node)) return false;
   const Value& mask = graph.value(node.inputs[mask_input]);
   const std::size_t dims = mask.shape.size();
   return !mask.constant && dims >= 2 && mask.shape[dims - 2] == 1 && num_queries(graph, node) > 1;
@@ -48,6 +53,25 @@ void repeat_rows_of_attention_masks(Graph& shard) {
     rewriter.append(std::move(node));
   }
   rewriter.finish();
+}
+
+void drop_repeated_rows_of_attention_masks(Graph& shard) {
+  std::map<ValueId, ValueId> one_row;  // by what it is repeated to
+  for (const Node& node : shard.nodes) {
+    if (!node.domain.empty() || node.op_type != "Expand") continue;
+    Shape shape = shard.value(node.outputs[0]).shape;
+    if (shape.size() < 2) continue;
+    shape[shape.size() - 2] = 1;
+    if (shard.value(node.inputs[0]).shape == shape) one_row[node.outputs[0]] = node.inputs[0];
+  }
+  bool drops = false;
+  for (Node& node : shard.nodes) {
+    const auto found = has_mask(node) ? one_row.find(node.inputs[mask_input]) : one_row.end();
+    if (found == one_row.end()) continue;
+    node.inputs[mask_input] = found->second;
+    drops = true;
+  }
+  if (drops) remove_dead_nodes(shard);
 }
 
 }  // namespace autopar::graph

@@ -49,18 +49,6 @@ std::optional<ValueId> unchanged(const Matcher& matcher, const Node& node) {
   return moves_nothing && is_same ? std::optional(from) : std::nullopt;
 }
 
-/// Attention broadcasts its mask's rows itself.
-void drop_repeated_mask_rows(const Matcher& matcher, Node& node) {
-  constexpr std::size_t mask = 3;
-  if (!is_onnx(node, "Attention") || !has_input(node, mask)) return;
-  const Node* const expand = matcher.maker(node.inputs[mask], "Expand");
-  if (expand == nullptr) return;
-  graph::Shape one_row = matcher.shape(node.inputs[mask]);
-  if (one_row.size() < 2) return;
-  one_row[one_row.size() - 2] = 1;
-  if (matcher.shape(expand->inputs[0]) == one_row) node.inputs[mask] = expand->inputs[0];
-}
-
 }  // namespace
 
 void drop_identities(Graph& graph, const KernelTable&) {
@@ -68,7 +56,6 @@ void drop_identities(Graph& graph, const KernelTable&) {
   std::vector<ValueId> same_as(graph.values.size());
   std::iota(same_as.begin(), same_as.end(), 0);
   for (Node& node : graph.nodes) {
-    drop_repeated_mask_rows(matcher, node);
     for (ValueId& input : node.inputs)
       if (input != graph::no_value) input = same_as[static_cast<std::size_t>(input)];
     if (node.outputs.size() != 1 || matcher.is_output(node.outputs[0])) continue;

@@ -78,8 +78,7 @@ std::int64_t fold_channel_scales(Graph& graph, const KernelTable& kernels,
                                  ConstantStore* store = nullptr);
 
 /// What reads a Cast, Reshape, Expand or Transpose that changes nothing, a Cast to a wider type and
-/// back, or a Where whose constant condition is the same everywhere, reads what that reads; so does
-/// an Attention whose mask is an Expand of one row to all queries.
+/// back, or a Where whose constant condition is the same everywhere, reads what that reads.
 void drop_identities(Graph& graph, const KernelTable& kernels);
 
 /// LayerNormalization and RMSNormalization over the last dimension that are written out: with the

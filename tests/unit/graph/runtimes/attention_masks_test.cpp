@@ -28,11 +28,20 @@ Graph attention(const Shape& query, const Shape& mask) {
   return g;
 }
 
-/// The shape of the mask that the Attention reads afterwards.
+Shape mask_of(const Graph& graph) { return graph.value(graph.nodes.back().inputs.at(3)).shape; }
+
+/// The shape of the mask that the Attention reads with its rows repeated.
 Shape mask_read(Graph graph) {
+  const Shape before = mask_of(graph);
   repeat_rows_of_attention_masks(graph);
   check_invariants(graph);
-  return graph.value(graph.nodes.back().inputs.at(3)).shape;
+  const Shape repeated = mask_of(graph);
+  drop_repeated_rows_of_attention_masks(graph);
+  check_invariants(graph);
+  CHECK(mask_of(graph) == before);
+  CHECK(graph.nodes.size() == 1);
+  CHECK(graph.values.size() == 5);
+  return repeated;
 }
 
 }  // namespace

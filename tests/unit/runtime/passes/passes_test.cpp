@@ -101,21 +101,6 @@ TEST_CASE("A Where whose constant condition is the same everywhere is what it ta
   CHECK(operators(b.graph) == "Where Exp");
 }
 
-TEST_CASE("Attention reads a mask's one row where it was repeated for all queries, and no other") {
-  for (const Shape& mask : {Shape{1, 1, 1, 6}, Shape{1, 1, 4, 1}}) {
-    Builder b;
-    const ValueId q = b.input("q", {1, 4, 16});
-    const ValueId k = b.input("k", {1, 6, 16});
-    const ValueId narrow = b.node("Neg", {b.input("mask", mask)}, mask);
-    const std::vector<std::int64_t> rows = {1, 1, 4, 6};
-    const ValueId shape = b.graph.add_constant("shape", graph::Tensor::of_int64({4}, rows));
-    const ValueId wide = b.node("Expand", {narrow, shape}, rows);
-    b.graph.outputs = {b.node("Attention", {q, k, k, wide}, {1, 4, 16})};
-    passes::drop_identities(b.graph, cpu_kernels());
-    CHECK(operators(b.graph) == (mask[2] == 1 ? "Neg Attention" : "Neg Expand Attention"));
-  }
-}
-
 TEST_CASE("A bias goes into the product, whichever side of the Add it stands on") {
   for (const bool bias_first : {false, true}) {
     Builder b;
