@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Makes large models' graphs without their weights: what `autopar plan` needs, in a few megabytes.
 
-    export_large.py --out DIR NAME...                  llama3-8b, llama3-8b-thin, llama3-70b, gpt3-175b, mixtral-8x7b
+    export_large.py --out DIR NAME...                  llama3-8b, llama3-8b-thin, llama3-70b, llama3-405b, gpt3-175b,
+                                                       falcon-180b, mixtral-8x7b, qwen3-moe-235b, deepseek-v3
     export_large.py --out DIR NAME --layers 8 16 ...   the same with other numbers of layers
     export_large.py --out DIR NAME --zeros             with zeros as weights, in a sparse file
 
@@ -45,6 +46,18 @@ SIZES = {
         hidden_size=4096, num_hidden_layers=32, num_attention_heads=32, num_key_value_heads=8,
         intermediate_size=14336, vocab_size=32000, max_position_embeddings=32768,
         num_local_experts=8, num_experts_per_tok=2)),
+    "llama3-405b": (transformers.LlamaConfig, dict(
+        hidden_size=16384, num_hidden_layers=126, num_attention_heads=128, num_key_value_heads=8,
+        intermediate_size=53248, vocab_size=128256, max_position_embeddings=8192)),
+    "falcon-180b": (transformers.FalconConfig, dict(
+        hidden_size=14848, num_hidden_layers=80, num_attention_heads=232, num_kv_heads=8,
+        vocab_size=65024, new_decoder_architecture=True, parallel_attn=True, bias=False, alibi=False)),
+    "qwen3-moe-235b": (transformers.Qwen3MoeConfig, dict(
+        hidden_size=4096, num_hidden_layers=94, num_attention_heads=64, num_key_value_heads=4, head_dim=128,
+        moe_intermediate_size=1536, num_experts=128, num_experts_per_tok=8, norm_topk_prob=True,
+        vocab_size=151936, max_position_embeddings=40960)),
+    # Latent attention, and mixtures of experts behind three dense layers.
+    "deepseek-v3": (transformers.DeepseekV3Config, dict(max_position_embeddings=4096)),
 }
 
 

@@ -23,6 +23,7 @@ using Matchers::EndsWith;
 using Matchers::Equals;
 using Matchers::Matches;
 using Matchers::StartsWith;
+using Matchers::WithinRel;
 
 }  // namespace Catch
 
