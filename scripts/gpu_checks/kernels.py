@@ -71,8 +71,10 @@ def run_conformance(context, what, folders, environment=None):
 def test_names(context, files=()):
     """Names of all tests, or of those of some source files."""
     tags = ("--filenames-as-tags", ",".join(f"[#{file}]" for file in files)) if files else ()
-    done = context.program.finish("--list-test-names-only", *tags, timeout=60,
-                                  program="gpu_kernel_test")
+    catch = context.program.finish("--libidentify", timeout=60, program="gpu_kernel_test").stdout
+    is_version_2 = re.search(r"^version:\s+2", catch, re.M)
+    names_alone = ("--list-test-names-only",) if is_version_2 else ("--list-tests", "--verbosity", "quiet")
+    done = context.program.finish(*names_alone, *tags, timeout=60, program="gpu_kernel_test")
     names = [line for line in done.stdout.splitlines() if line.strip()]
     if not names:
         raise Failure(f"exit {done.code}: {done.last_line()} ({done.text()})")

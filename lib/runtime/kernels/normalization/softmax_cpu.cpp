@@ -19,12 +19,19 @@ namespace autopar::runtime::cpu {
 namespace {
 
 /// oneDNN leaves NaN in its place and makes zeros of its neighbours, which would hide it from
-/// whoever reads one of those.
-void spread_nan(float* row, std::int64_t n) {
+/// whoever reads one of those. `rows` stand side by side, element i of row r at i * rows + r.
+void spread_nan(float* block, std::int64_t extent, std::int64_t rows) {
+  const std::int64_t n = extent * rows;
   float sum = 0;
 #pragma omp simd reduction(+ : sum)
-  for (std::int64_t i = 0; i < n; ++i) sum += row[i];
-  if (std::isnan(sum)) std::fill_n(row, n, sum);
+  for (std::int64_t i = 0; i < n; ++i) sum += block[i];
+  if (!std::isnan(sum)) return;
+  for (std::int64_t r = 0; r < rows; ++r) {
+    float of_row = 0;
+    for (std::int64_t i = r; i < n; i += rows) of_row += block[i];
+    if (!std::isnan(of_row)) continue;
+    for (std::int64_t i = r; i < n; i += rows) block[i] = of_row;
+  }
 }
 
 /// Rows that stand side by side, one element of each after the other: element i of row r at
@@ -113,13 +120,11 @@ std::unique_ptr<Kernel> make_float_softmax(const KernelRequest& request, const A
     softmax.bind(DNNL_ARG_SRC, copies.load(io.inputs[0]));
     softmax.bind(DNNL_ARG_DST, out);
     softmax.run(io.scratch);
-    if (rows.inner == 1) {
-      // Below this, waiting for threads once more costs what they save.
-      const bool is_large = rows.outer * rows.extent >= 1 << 20;
+    // Below this, waiting for threads once more costs what they save.
+    const bool is_large = rows.outer * rows.extent * rows.inner >= 1 << 20;
 #pragma omp parallel for num_threads(threads) if (is_large)
-      for (std::int64_t row = 0; row < rows.outer; ++row)
-        spread_nan(out + row * rows.extent, rows.extent);
-    }
+    for (std::int64_t row = 0; row < rows.outer; ++row)
+      spread_nan(out + row * rows.extent * rows.inner, rows.extent, rows.inner);
     FloatCopies::store(out, io.outputs[0]);
   };
   return make_kernel(run, primitive.scratch_bytes() + float_bytes(request));
