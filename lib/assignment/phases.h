@@ -19,6 +19,11 @@ Incumbent solve_subproblem(Subproblem subproblem, SolveContext& context);
 /// stop at the deadline), or by labels. nullopt where it is too large for all of them.
 std::optional<Incumbent> solve_exactly(const Subproblem& component, SolveContext& context);
 
+/// Where layers repeat, and the component is so large that it takes long to relax: improves the
+/// folded problem (repetition/folding.h) for a share of the time, and lets the portfolio begin with
+/// what that has found.
+void begin_folded(Portfolio& portfolio, const SolveContext& context);
+
 /// Runs the portfolio until it is stuck or finished, or its first share of the time is over. Tries
 /// reduced-cost fixing now and then, and returns what it leaves where that is little.
 std::optional<Subproblem> improve_until_stuck(Portfolio& portfolio,

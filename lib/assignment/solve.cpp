@@ -22,6 +22,7 @@ Incumbent alternate(const Subproblem& component, SolveContext& context) {
   const SolverParameters& parameters = context.parameters();
   const double begin = context.clock.seconds;
   Portfolio portfolio(component, context.threads, context.options.seed, parameters);
+  begin_folded(portfolio, context);
   const auto solve_rest = [&](Subproblem rest) {
     const Incumbent known = portfolio.incumbent();
     return combine(known, solve_subproblem(std::move(rest), context), portfolio.goal());
@@ -129,8 +130,9 @@ bool has_moderate_costs(const AssignmentProblem& problem) {
 std::optional<Presolved> presolve_counted(Subproblem& whole, SolveContext& context) {
   whole.deadline.count(size_of(whole.problem) / context.parameters().work.presolved_a_second);
   const Stopwatch stopwatch;
-  auto presolved =
-      presolve(std::move(whole.problem), std::move(whole.prices), context.parameters().presolve);
+  const SolverParameters::Presolve& parameters = context.parameters().presolve;
+  auto presolved = presolve(std::move(whole.problem), std::move(whole.prices), parameters,
+                            whole.deadline.share(parameters.most_of_time));
   context.longest_presolve = std::max(context.longest_presolve, stopwatch.seconds());
   return presolved;
 }

@@ -44,8 +44,14 @@ constexpr std::int64_t unknown_bytes = std::numeric_limits<std::int64_t>::max();
 constexpr int most_attempts = 8;
 /// Seconds of work after which a plan is good enough that is proven to a thousandth.
 constexpr double patience_seconds = 3;
+/// The part of the time for a first solve without limits.
+constexpr double share_without_limits = 0.15;
 /// The part of the time left for a solve under limits.
-constexpr double share_of_solve = 0.7;
+constexpr double share_of_solve = 0.85;
+/// What the recursive search takes for a cell of an edge's table, seen on an ordinary core.
+constexpr double recursive_seconds_a_cell = 4e-8;
+/// The part of the time that it may take where the search is exact.
+constexpr double share_of_recursive = 0.05;
 /// The part of the time left for the least peak.
 constexpr double share_of_least_peak = 0.7;
 /// The least time for it: without it there is no plan at all. A small model needs far less.
@@ -65,11 +71,15 @@ struct PlanTask {
   std::span<const Profile> profiles;
   const SearchOptions& options;
   PlanProblem built;
+  mutable double seconds_to_predict = 0;  ///< the longest prediction so far
 
   const sharding::DeviceMesh& mesh() const { return profiles.front().cost->mesh(); }
 
   bool is_exact() const { return options.method == SearchMethod::ilp; }
-  double seconds_left() const { return options.time_limit_seconds - stopwatch.seconds(); }
+  /// Without what it takes to predict the memory of what is found.
+  double seconds_left() const {
+    return options.time_limit_seconds - stopwatch.seconds() - seconds_to_predict;
+  }
   /// Bytes of weights and activations together.
   std::int64_t limit() const { return built.problem.usage_limits.back(); }
 };
@@ -131,7 +141,9 @@ std::int64_t peak_of(const std::vector<plan::Plan>& plans) {
 /// which its peak exceeds the limit, negative where it is below.
 std::int64_t consider(const PlanTask& task, const std::vector<int>& choice, Incumbent& incumbent) {
   const AssignmentProblem& problem = task.built.problem;
+  const Stopwatch stopwatch;
   std::vector<plan::Plan> plans = plans_of(task, choice);
+  task.seconds_to_predict = std::max(task.seconds_to_predict, stopwatch.seconds());
   const std::int64_t excess = peak_of(plans) - task.limit();
   const Cost cost = assignment::cost_of(problem, choice);
   const std::int64_t limit_at_rest = problem.usage_limits.front();
@@ -146,11 +158,9 @@ std::int64_t consider(const PlanTask& task, const std::vector<int>& choice, Incu
   return excess;
 }
 
-/// Within a share of the time left where limits bind, since more may have to follow; at least
-/// `least_seconds`.
+/// Within a share of the time left; at least `least_seconds`.
 Solution solve_exactly(const PlanTask& task, const AssignmentProblem& problem, Incumbent& incumbent,
-                       double least_seconds = 0) {
-  const double share = problem.usage_limits.empty() ? 1 : share_of_solve;
+                       double share = share_of_solve, double least_seconds = 0) {
   Solution solution = assignment::solve(
       problem, {.time_limit_seconds = std::max(least_seconds, share * task.seconds_left()),
                 .patience_seconds = patience_seconds,
@@ -195,8 +205,8 @@ std::vector<int> least_to_pack(const PlanTask& task, PlanProblem built, const Le
   for (const double slack : slacks) {
     const auto limit = static_cast<std::int64_t>((1 + slack) * static_cast<double>(least.peak));
     std::fill(limits.begin() + first, limits.end(), limit);
-    const Solution solution =
-        solve_exactly(task, built.problem, incumbent, std::exchange(least_seconds, 0));
+    const Solution solution = solve_exactly(task, built.problem, incumbent, share_of_solve,
+                                            std::exchange(least_seconds, 0));
     if (solution.choice.empty()) continue;
     std::vector<int> cheapest = carried_over(built, solution.choice, task);
     if (packed(cheapest) <= packed(best)) best = std::move(cheapest);
@@ -324,6 +334,13 @@ Cost bound_of(const Solution& solution) {
   return solution.status == Status::infeasible ? 0 : solution.lower_bound;
 }
 
+/// In parts of the cost; 0 where nothing was found.
+double gap_of(const Solution& solution) {
+  if (solution.choice.empty()) return 0;
+  return static_cast<double>(solution.cost - solution.lower_bound) /
+         static_cast<double>(std::max<Cost>(solution.cost, 1));
+}
+
 /// The first solution, and what is learnt on the way to it.
 struct FirstSolution {
   Solution solution;
@@ -331,15 +348,29 @@ struct FirstSolution {
   std::optional<LeastPeak> least{};  ///< where it was needed
 };
 
+double seconds_of_recursive(const PlanTask& task) {
+  double cells = 0;
+  for (const auto& edge : task.built.problem.edges) cells += static_cast<double>(edge.costs.size());
+  return recursive_seconds_a_cell * cells;
+}
+
+void consider_recursive_plan(const PlanTask& task, Incumbent& incumbent) {
+  auto quick = choose_recursively(task.built, task.built.problem, task.mesh());
+  if (!quick) return;
+  consider(task, *quick, incumbent);
+  incumbent.starts.push_back(std::move(*quick));
+}
+
 /// Where even the plan of the least memory does not fit, throws NothingFits.
 FirstSolution solve_under_limits(const PlanTask& task, const Solution& cheapest,
                                  Incumbent& incumbent) {
   const AssignmentProblem& problem = task.built.problem;
-  if (auto quick = choose_recursively(task.built, problem, task.mesh())) {
-    consider(task, *quick, incumbent);
-    incumbent.starts.push_back(std::move(*quick));
-  }
+  const bool is_recursive_quick =
+      seconds_of_recursive(task) < share_of_recursive * task.options.time_limit_seconds;
+  if (is_recursive_quick) consider_recursive_plan(task, incumbent);
   FirstSolution first{solve_exactly(task, problem, incumbent), bound_of(cheapest)};
+  if (first.solution.choice.empty() && incumbent.choice.empty() && !is_recursive_quick)
+    consider_recursive_plan(task, incumbent);
   if (first.solution.choice.empty() && incumbent.choice.empty()) {
     first.least = find_least_memory(task, incumbent);
     require_to_fit(task, *first.least);
@@ -356,21 +387,25 @@ FirstSolution solve_under_limits(const PlanTask& task, const Solution& cheapest,
 FirstSolution solve_from_no_limits(const PlanTask& task, Incumbent& incumbent) {
   AssignmentProblem unlimited = task.built.problem;
   unlimited.usage_limits.clear();
-  Solution cheapest = solve_exactly(task, unlimited, incumbent);
-  const Cost bound = bound_of(cheapest);
+  Solution cheapest = solve_exactly(task, unlimited, incumbent, share_without_limits);
   if (cheapest.status == Status::infeasible && !task.options.pins.empty())
     throw NothingFits(
         "no plan has all that --strategy pins: some of its entries contradict "
         "others, or the states, which --loop none leaves out; try without one after the other",
         unknown_bytes, true);
-  if (cheapest.status == Status::infeasible) return {std::move(cheapest), bound};
+  if (cheapest.status == Status::infeasible) return {std::move(cheapest), 0};
   if (!cheapest.choice.empty()) {
     consider(task, cheapest.choice, incumbent);
     incumbent.starts.push_back(cheapest.choice);
   }
-  const bool is_enough = cheapest.status == Status::optimal || task.seconds_left() > 0;
-  if (!incumbent.choice.empty() && is_enough) return {std::move(cheapest), bound};
-  return solve_under_limits(task, cheapest, incumbent);
+  if (incumbent.choice.empty()) return solve_under_limits(task, cheapest, incumbent);
+  // Limits do not bind.
+  if (gap_of(cheapest) > small_gap && task.seconds_left() > 0) {
+    const Cost bound = cheapest.lower_bound;
+    cheapest = solve_exactly(task, unlimited, incumbent, 1);
+    cheapest.lower_bound = std::max(cheapest.lower_bound, bound);
+  }
+  return {cheapest, bound_of(cheapest)};
 }
 
 /// No choice costs less than every operator's cheapest strategy; `--bound` asks for a better bound.

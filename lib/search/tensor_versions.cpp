@@ -8,12 +8,10 @@ namespace autopar::search {
 
 namespace {
 
-constexpr std::size_t most_sets = 1024;
-constexpr std::size_t most_sets_with_kinds = 512;
 constexpr std::size_t most_specs = 64;  // a bit each
 
-/// Sets of 1 to `most` of `specs` specs; none where they are more than most_sets.
-std::vector<std::uint64_t> sets_of(std::size_t specs, std::size_t most) {
+/// Sets of 1 to `most` of `specs` specs; none where they are more than `most_sets`.
+std::vector<std::uint64_t> sets_of(std::size_t specs, std::size_t most, std::size_t most_sets) {
   if (specs > most_specs) return {};
   std::size_t count = 0;
   std::size_t of_size = 1;  // specs choose size
@@ -54,9 +52,10 @@ SpecList specs_read(std::span<const SpecList* const> readers) {
   return {specs.begin(), specs.end()};
 }
 
-TensorVersions tensor_versions(std::span<const SpecList* const> readers, std::vector<int> kinds) {
+TensorVersions tensor_versions(std::span<const SpecList* const> readers, std::vector<int> kinds,
+                               std::size_t most_sets) {
   TensorVersions versions{.specs = specs_read(readers), .kinds = std::move(kinds), .sets = {}};
-  auto sets = sets_of(versions.specs.size(), readers.size());
+  auto sets = sets_of(versions.specs.size(), readers.size(), most_sets);
   for (const SpecList* read : std::set<const SpecList*>(readers.begin(), readers.end())) {
     if (sets.empty()) break;
     std::uint64_t serving = 0;
@@ -71,7 +70,7 @@ TensorVersions tensor_versions(std::span<const SpecList* const> readers, std::ve
     }
     for (const int kind : kinds_in_set) versions.sets.push_back({specs, kind});
   }
-  if (versions.sets.size() > (versions.kinds.empty() ? most_sets : most_sets_with_kinds)) {
+  if (versions.sets.size() > (versions.kinds.empty() ? most_sets : most_sets / 2)) {
     versions.sets.clear();
   }
   return versions;

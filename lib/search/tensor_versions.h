@@ -24,7 +24,7 @@ struct TensorVersions {
 
   SpecList specs;          ///< ascending
   std::vector<int> kinds;  ///< by spec: those whose copies take the same; empty: of no matter
-  std::vector<Set> sets;   ///< empty where there would be too many
+  std::vector<Set> sets;   ///< empty where there would be more than `most_sets`
 
   bool is_in(std::size_t spec, std::size_t set) const {
     return (sets[set].specs >> spec & 1U) != 0;
@@ -38,7 +38,9 @@ struct TensorVersions {
 /// All that some reader may read, ascending. `readers`: for each the specs of its strategies, equal
 /// ones as often as they come.
 SpecList specs_read(std::span<const SpecList* const> readers);
-/// `kinds`: by spec of specs_read, of copies; none where memory is of no matter.
-TensorVersions tensor_versions(std::span<const SpecList* const> readers, std::vector<int> kinds);
+/// `kinds`: by spec of specs_read, of copies; none where memory is of no matter. With kinds, half
+/// as many sets are too many.
+TensorVersions tensor_versions(std::span<const SpecList* const> readers, std::vector<int> kinds,
+                               std::size_t most_sets = 1024);
 
 }  // namespace autopar::search

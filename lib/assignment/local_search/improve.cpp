@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "assignment/phases.h"
+#include "assignment/repetition/folding.h"
 
 namespace autopar::assignment {
 
@@ -38,6 +39,23 @@ void log_progress(const Portfolio& portfolio, const Subproblem& rest) {
       problem.nodes.size(), problem.edges.size(), problem.usage_limits.size(), portfolio.bound(),
       portfolio.cost(), count_strategies(rest.problem), count_strategies(problem),
       rest.deadline.left());
+}
+
+void begin_folded(Portfolio& portfolio, const SolveContext& context) {
+  const SolverParameters::Folded& tuning = context.parameters().folded;
+  const Subproblem& component = portfolio.component();
+  if (portfolio.seconds_to_relax() < tuning.least_seconds_to_relax) return;
+  const auto folding = Folding::make(component.problem);
+  if (!folding) return;
+  Subproblem folded{.problem = folding->problem(),
+                    .cutoff = component.cutoff,
+                    .prices = component.prices,
+                    .deadline = component.deadline.share(tuning.share),
+                    .patience = component.patience,
+                    .is_root = false};
+  Portfolio few(folded, context.threads, context.options.seed, context.parameters());
+  few.run(folded.deadline, true);
+  portfolio.start_from(few, *folding);
 }
 
 std::optional<Subproblem> improve_until_stuck(Portfolio& portfolio,

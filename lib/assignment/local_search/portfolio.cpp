@@ -7,6 +7,15 @@
 
 namespace autopar::assignment {
 
+namespace {
+
+double work_of_round(const SolverParameters::Portfolio& tuning, double work_of_step) {
+  const double step = tuning.least_work_of_step + work_of_step;
+  return std::min(tuning.steps_a_round * step, std::max(tuning.most_work_of_round, step));
+}
+
+}  // namespace
+
 Portfolio::Portfolio(const Subproblem& component, int threads, unsigned seed,
                      const SolverParameters& parameters)
     : component_(component),
@@ -16,8 +25,7 @@ Portfolio::Portfolio(const Subproblem& component, int threads, unsigned seed,
       relaxation_(component.problem, component.prices, component.patience.cost_elsewhere,
                   parameters.relaxation),
       recombination_(component.problem, parameters),
-      work_(parameters_.portfolio.steps_a_round *
-            (parameters_.portfolio.least_work_of_step + relaxation_.work_of_step())) {
+      work_(work_of_round(parameters_.portfolio, relaxation_.work_of_step())) {
   for (const auto& start : component.starts) {
     offer(start);
     recombination_.keep(start);
@@ -33,8 +41,19 @@ bool Portfolio::is_done(const Patience& patience) const {
 }
 
 double Portfolio::seconds_to_relax() const {
-  return parameters_.portfolio.steps_to_relax / parameters_.portfolio.steps_a_round * work_ /
+  return parameters_.portfolio.steps_to_relax *
+         (parameters_.portfolio.least_work_of_step + relaxation_.work_of_step()) /
          parameters_.work.costs_a_second;
+}
+
+void Portfolio::start_from(const Portfolio& folded, const Folding& folding) {
+  if (!folded.choice().empty()) {
+    const Choice choice = folding.unfolded(folded.choice());
+    offer(choice);
+    recombination_.keep(choice);
+    start_ = choice;
+  }
+  relaxation_.start_from(folded.relaxation_, folding);
 }
 
 bool Portfolio::run(const Deadline& deadline, bool until_stuck, int rounds) {
@@ -135,6 +154,7 @@ void Portfolio::start_searches() {
           : parameters_.portfolio.useless_over_bound * (static_cast<double>(bound()) + 1);
   costs_.emplace(component_.problem, 1, most);
   const Choice& start = !best_.choice.empty()        ? best_.choice
+                        : !start_.empty()            ? start_
                         : !component_.starts.empty() ? component_.starts.front()
                                                      : relaxation_.priced_choice();
   for (int k = 0; k < threads_; ++k) {

@@ -31,6 +31,9 @@ class Portfolio {
     idle_rounds_ = 0;
   }
 
+  /// Begins with what the folded problem's portfolio has found.
+  void start_from(const Portfolio& folded, const Folding& folding);
+
   /// Whether the bound meets the goal, or the gap is small enough.
   bool is_done(const Patience& patience) const;
   /// The same for the component's patience, or its deadline has come.
@@ -75,6 +78,7 @@ class Portfolio {
   Recombination recombination_;
   std::optional<ArcCosts> costs_;  ///< the searches'
   std::vector<std::unique_ptr<NeighbourhoodSearch>> searches_;
+  Choice start_;       ///< of the folded problem, within the limits or not
   Incumbent best_;     ///< its bound is what was proven elsewhere
   const double work_;  ///< of a round and thread
   double seconds_of_round_ = 0;

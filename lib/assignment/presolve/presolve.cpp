@@ -28,6 +28,7 @@ struct Core {
   std::vector<Presolved::Strategies> strategies = {};   ///< by node, those left
   std::vector<char> is_gone = std::vector<char>(problem.nodes.size(), 0);  ///< by node
   Reductions reductions;
+  double most_cells_of_elimination;
 };
 
 /// Nodes that wait to be reduced, each once.
@@ -112,7 +113,9 @@ void normalise(Core& core, std::size_t k) {
 
 Core make_core(AssignmentProblem problem, const SolverParameters::Presolve& parameters) {
   std::vector<Edge> edges = std::exchange(problem.edges, {});
-  Core core{.problem = std::move(problem), .reductions = Reductions(parameters)};
+  Core core{.problem = std::move(problem),
+            .reductions = Reductions(parameters),
+            .most_cells_of_elimination = parameters.most_cells_of_elimination};
   core.edges_of.resize(core.problem.nodes.size());
   for (const auto& node : core.problem.nodes) {
     std::vector<int> all(node.costs.size());
@@ -219,17 +222,25 @@ void eliminate(Core& core, int i, Queue& queue, Presolved& result) {
   result.eliminations.push_back(std::move(elimination));
 }
 
-/// False where a node has no strategy left.
-bool reduce(Core& core, Queue& queue, Presolved& result) {
-  while (!queue.nodes.empty()) {
+/// A node whose choice matters to no limit, and whose table would not be too large.
+bool can_be_eliminated(const Core& core, int i) {
+  const std::vector<std::size_t>& edges = core.edges_of[i];
+  if (is_limited(core.problem.nodes[i]) || edges.size() > 2) return false;
+  double cells = 1;
+  for (const std::size_t k : edges)
+    cells *= static_cast<double>(core.problem.nodes[other_end(core, k, i)].costs.size());
+  return edges.size() < 2 || cells <= core.most_cells_of_elimination;
+}
+
+/// False where a node has no strategy left. What the deadline leaves is not reduced further.
+bool reduce(Core& core, Queue& queue, const Deadline& deadline, Presolved& result) {
+  while (!queue.nodes.empty() && deadline.left() > 0) {
     const int i = queue.pop();
     if (core.is_gone[i]) continue;
     const auto& node = core.problem.nodes[i];
     remove_dominated(core, i, result.replacements[i], queue);
     if (node.costs.empty()) return false;
-    if (node.costs.size() == 1 || (!is_limited(node) && core.edges_of[i].size() <= 2)) {
-      eliminate(core, i, queue, result);
-    }
+    if (node.costs.size() == 1 || can_be_eliminated(core, i)) eliminate(core, i, queue, result);
   }
   return true;
 }
@@ -288,7 +299,8 @@ std::optional<Choice> Presolved::reduced(const Choice& choice) const {
 }
 
 std::optional<Presolved> presolve(AssignmentProblem problem, std::vector<double> prices,
-                                  const SolverParameters::Presolve& parameters) {
+                                  const SolverParameters::Presolve& parameters,
+                                  const Deadline& deadline) {
   if (!compress_usage(problem, &prices)) return std::nullopt;
   const std::size_t nodes = problem.nodes.size();
   Presolved result;
@@ -302,11 +314,11 @@ std::optional<Presolved> presolve(AssignmentProblem problem, std::vector<double>
       if (!core.is_gone[i]) queue.push(static_cast<int>(i));
     }
     // The usages of eliminated nodes count on.
-    if (!reduce(core, queue, result) || !compress_usage(core.problem, &result.prices)) {
+    if (!reduce(core, queue, deadline, result) || !compress_usage(core.problem, &result.prices)) {
       return std::nullopt;
     }
     const auto still_limited = std::ranges::count_if(core.problem.nodes, is_limited);
-    if (still_limited == limited) break;
+    if (still_limited == limited || deadline.left() <= 0) break;
     limited = still_limited;
   }
   finish(std::move(core), result);

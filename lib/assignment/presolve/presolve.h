@@ -42,9 +42,11 @@ struct Presolved {
 };
 
 /// `prices` are by time, of a unit of usage, or empty. Sums of possible costs must stay far below
-/// `impossible`. nullopt where no possible choice is within the limits.
+/// `impossible`. nullopt where no possible choice is within the limits. Behind the deadline (time
+/// alone), what is left stays as it is.
 std::optional<Presolved> presolve(AssignmentProblem problem, std::vector<double> prices = {},
-                                  const SolverParameters::Presolve& parameters = {});
+                                  const SolverParameters::Presolve& parameters = {},
+                                  const Deadline& deadline = {});
 
 /// The nodes of each connected component, in `sweep_order` (relaxation/message_passing.h); nodes
 /// are joined by edges, and by a time with a limit at which both are alive. Usage must be

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "assignment/arc_costs.h"
@@ -22,6 +23,10 @@ class MessagePassing {
 
   /// Takes effect with the next sweep.
   void set_prices(const UsagePrices& prices);
+  /// By arc and its node's strategy (ArcCosts::Arc::message), what has moved into the node.
+  const std::vector<double>& messages() const { return messages_; }
+  /// Whole numbers. Takes effect when prices are set.
+  void set_messages(std::vector<double> messages) { messages_ = std::move(messages); }
   /// One pass forward over all nodes and one back.
   void sweep();
   /// The costs that a sweep looks at.

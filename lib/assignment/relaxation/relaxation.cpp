@@ -45,6 +45,19 @@ Relaxation::Relaxation(const AssignmentProblem& problem, std::vector<double> pri
   set_prices(center_);
 }
 
+void Relaxation::start_from(const Relaxation& folded, const Folding& folding) {
+  messages_.set_messages(folding.unfolded(folded.messages_.messages(), folded.costs_, costs_));
+  center_ = folded.center_;
+  set_prices(center_);
+}
+
+/// Where a sweep is much work, fewer.
+int Relaxation::first_sweeps() const {
+  const double most = parameters_.most_work_of_first_sweeps / messages_.work_of_sweep();
+  return static_cast<int>(std::clamp(most, static_cast<double>(parameters_.sweeps_a_step),
+                                     static_cast<double>(parameters_.first_sweeps)));
+}
+
 double Relaxation::advance(double work, Cost goal, const Deadline& deadline) {
   priced_choices_.clear();
   double done = 0;
@@ -66,7 +79,7 @@ void Relaxation::perturb() {
 }
 
 void Relaxation::step(Cost goal) {
-  sweep(steps_ == 0 ? parameters_.first_sweeps : parameters_.sweeps_a_step);
+  sweep(steps_ == 0 ? first_sweeps() : parameters_.sweeps_a_step);
   if (++steps_ % parameters_.steps_a_check == 0) {
     is_stuck_ = (steps_ > parameters_.bold_steps || center_.size() < parameters_.many_limits) &&
                 best_bound_ - bound_at_check_ < parameters_.least_gain * gap_to(goal);
@@ -141,7 +154,7 @@ void Relaxation::move_prices(Cost goal) {
 MinMarginals Relaxation::min_marginals() {
   if (!center_.empty()) {
     set_prices(center_);
-    sweep(parameters_.first_sweeps);
+    sweep(first_sweeps());
   }
   const std::vector<double> bounds = messages_.min_marginals();
   MinMarginals result(problem_.nodes.size());

@@ -5,6 +5,7 @@
 #include "assignment/arc_costs.h"
 #include "assignment/relaxation/message_passing.h"
 #include "assignment/relaxation/usage_prices.h"
+#include "assignment/repetition/folding.h"
 #include "assignment/subproblem.h"
 
 namespace autopar::assignment {
@@ -29,6 +30,8 @@ class Relaxation {
   /// The costs that a step looks at.
   double work_of_step() const { return parameters_.sweeps_a_step * messages_.work_of_sweep(); }
   bool is_stuck() const { return is_stuck_; }
+  /// Begins with the messages and prices of the folded problem's relaxation.
+  void start_from(const Relaxation& folded, const Folding& folding);
   /// Takes long steps again, to find other choices.
   void perturb();
 
@@ -46,6 +49,7 @@ class Relaxation {
   MinMarginals min_marginals();
 
  private:
+  int first_sweeps() const;
   void set_prices(const std::vector<double>& prices) {
     prices_.set(prices);
     messages_.set_prices(prices_);

@@ -1,0 +1,149 @@
+#include "assignment/repetition/folding.h"
+
+#include <catch2/catch.hpp>
+#include <random>
+
+#include "assignment/elimination/elimination.h"
+#include "assignment/relaxation/relaxation.h"
+
+using namespace autopar;
+using namespace autopar::assignment;
+
+namespace {
+
+using Random = std::mt19937;
+constexpr int strategies = 3;
+constexpr double all_cells = 1e7;
+
+/// A chain of equal layers of three nodes each, the first of which reads the first and the last node
+/// of the layer before, the last of which a node that all layers share; with a node before and one
+/// behind.
+AssignmentProblem chain(int layers, unsigned seed) {
+  Random random(seed);
+  const auto table = [&](std::size_t cells) {
+    std::vector<Cost> costs;
+    for (std::size_t k = 0; k < cells; ++k)
+      costs.push_back(std::uniform_int_distribution<Cost>(0, 99)(random));
+    return costs;
+  };
+  const CostTable first = table(strategies * strategies);
+  const CostTable inner = table(strategies * strategies);
+  const CostTable other = table(strategies * strategies);
+  const CostTable onward = table(strategies * strategies);
+  const CostTable skip = table(strategies * strategies);
+  const CostTable shared = table(strategies * strategies);
+  std::vector<AssignmentProblem::Node> of_layer;
+  for (int k = 0; k < 3; ++k)
+    of_layer.push_back({table(strategies), {7 * (k + 1), 2 * (k + 1), k + 1}, 0, 1});
+  AssignmentProblem problem;
+  problem.usage_limits = {15 * layers};
+  const auto add_end = [&] {
+    problem.nodes.push_back({table(strategies), std::vector<std::int64_t>(strategies, 0), 0, 0});
+    return static_cast<int>(problem.nodes.size()) - 1;
+  };
+  const int hub = add_end();
+  int before = add_end();
+  for (int layer = 0; layer < layers; ++layer) {
+    const auto a = static_cast<int>(problem.nodes.size());
+    problem.nodes.insert(problem.nodes.end(), of_layer.begin(), of_layer.end());
+    problem.edges.push_back({before, a, layer == 0 ? first : onward});
+    if (layer > 0) problem.edges.push_back({a - 3, a, skip});
+    problem.edges.push_back({a, a + 1, inner});
+    problem.edges.push_back({a + 1, a + 2, other});
+    problem.edges.push_back({hub, a + 2, shared});
+    before = a + 2;
+  }
+  problem.edges.push_back({before, add_end(), first});
+  return problem;
+}
+
+Choice random_choice(const AssignmentProblem& problem, Random& random) {
+  Choice choice;
+  for (const auto& node : problem.nodes)
+    choice.push_back(
+        std::uniform_int_distribution<int>(0, static_cast<int>(node.costs.size()) - 1)(random));
+  return choice;
+}
+
+}  // namespace
+
+TEST_CASE("repeated layers are found, and nodes of one kind stand a layer apart") {
+  const AssignmentProblem problem = chain(40, 1);
+  const auto repeated = find_repeated_layers(problem, 12);
+  REQUIRE(repeated);
+  CHECK(repeated->layers >= 30);
+  for (int node = 60; node < 80; ++node) {
+    CHECK(repeated->layer[node] != RepeatedLayers::none);
+    CHECK(repeated->moved(node, 1) == node + 3);
+  }
+  CHECK(repeated->layer[0] == RepeatedLayers::none);
+  CHECK(repeated->layer[1] == RepeatedLayers::none);
+  CHECK_FALSE(find_repeated_layers(chain(8, 1), 12));
+}
+
+TEST_CASE("a choice of the folded problem is one of the whole, of the same cost and usage") {
+  Random random(3);
+  for (const int layers : {33, 40, 57}) {
+    const AssignmentProblem whole = chain(layers, static_cast<unsigned>(layers));
+    const auto folding = Folding::make(whole);
+    REQUIRE(folding);
+    CHECK(folding->problem().nodes.size() < whole.nodes.size() / 2);
+    check(folding->problem());
+    for (int draw = 0; draw < 20; ++draw) {
+      const Choice choice = random_choice(folding->problem(), random);
+      const Choice unfolded = folding->unfolded(choice);
+      CHECK(cost_of(whole, unfolded) == cost_of(folding->problem(), choice));
+      CHECK(usage_over_time(whole, unfolded) == usage_over_time(folding->problem(), choice));
+    }
+  }
+}
+
+TEST_CASE("a relaxation that begins with the folded problem's is near its bound at once") {
+  AssignmentProblem whole = chain(60, 5);
+  const auto folding = Folding::make(whole);
+  REQUIRE(folding);
+  const Deadline never;
+  Relaxation folded(folding->problem(), {}, 0);
+  folded.advance(1e9, impossible, never);
+  SolverParameters::Relaxation one_sweep;
+  one_sweep.first_sweeps = 1;
+  one_sweep.sweeps_a_step = 1;
+  Relaxation cold(whole, {}, 0, one_sweep);
+  Relaxation warm(whole, {}, 0, one_sweep);
+  warm.start_from(folded, *folding);
+  cold.advance(1, impossible, never);
+  warm.advance(1, impossible, never);
+  CHECK(warm.bound() > cold.bound());
+  CHECK(static_cast<double>(warm.bound()) > 0.98 * static_cast<double>(folded.bound()));
+  // The bound is one: no choice without limits costs less than what elimination finds, and with
+  // limits none costs less than what a search finds.
+  const Solution solved = solve(whole, {.time_limit_seconds = 20});
+  REQUIRE_FALSE(solved.choice.empty());
+  CHECK(warm.bound() <= solved.cost);
+  whole.usage_limits.clear();
+  for (auto& node : whole.nodes) node.first = node.end = 0;
+  const auto best = choose_by_elimination(whole, all_cells);
+  const auto unlimited = Folding::make(whole);
+  REQUIRE((best && unlimited));
+  Relaxation few(unlimited->problem(), {}, 0);
+  few.advance(1e8, impossible, never);
+  Relaxation free(whole, {}, 0);
+  free.start_from(few, *unlimited);
+  free.advance(1e8, impossible, never);
+  CHECK(free.bound() <= cost_of(whole, *best));
+  CHECK(static_cast<double>(free.bound()) > 0.98 * static_cast<double>(cost_of(whole, *best)));
+}
+
+TEST_CASE("what is folded first ends at the same optimum") {
+  for (const unsigned seed : {1U, 2U, 3U}) {
+    const AssignmentProblem problem = chain(40, seed);
+    SolveOptions options{.time_limit_seconds = 60};
+    options.parameters.folded.least_seconds_to_relax = 0;
+    const Solution folded = solve(problem, options);
+    options.parameters.folded.least_seconds_to_relax = unlimited_seconds;
+    const Solution plain = solve(problem, options);
+    CHECK(folded.status == Status::optimal);
+    CHECK(folded.cost == plain.cost);
+    CHECK(folded.lower_bound == plain.lower_bound);
+  }
+}
