@@ -137,7 +137,8 @@ TEST_CASE("what is changed on the way is never believed by ranks that meet over 
     return errors_of(over(network, rendezvous_of(2, 3s)), [](HostCommunicator& world) {
       const std::vector<std::byte> sent(1000, std::byte(7));  // more than handshakes take
       for (int turn = 0; turn < 10; ++turn) {
-        std::vector<std::byte> text = world.rank() == turn % 2 ? sent : std::vector<std::byte>(1000);
+        std::vector<std::byte> text =
+            world.rank() == turn % 2 ? sent : std::vector<std::byte>(1000);
         world.broadcast(text.data(), std::ssize(text), turn % 2);
         if (text != sent) throw std::runtime_error("wrong bytes");
       }
