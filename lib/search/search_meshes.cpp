@@ -20,8 +20,11 @@ namespace autopar::search {
 namespace {
 
 /// Every further mesh axis multiplies an operator's strategies by about 5, and the tables of two
-/// operators by the square of that. Searches have been seen to take up to 40 times as long.
-constexpr double growth_an_axis = 40;
+/// operators by the square of that: a problem has been seen to take 20 times as long to build.
+constexpr double growth_an_axis = 20;
+
+/// The part of a mesh's time that its problem may take to build: else nothing is found in the rest.
+constexpr double most_to_build = 0.5;
 
 /// Each axis more multiplies a stage's strategies, and a third has not been seen to pay.
 constexpr int most_axes_of_stage = 2;
@@ -37,24 +40,15 @@ const sharding::DeviceMesh& mesh_of(const Profiles& profiles) {
   return profiles.front().cost->mesh();
 }
 
-/// Seconds of the longest search so far, by number of axes.
-using LongestSearches = std::map<int, double>;
+/// Seconds that a problem took to build, at most, by number of axes.
+using LongestBuilds = std::map<int, double>;
 
-/// Judged by meshes of fewer axes.
-double expected_seconds(const LongestSearches& longest, int axes) {
-  const auto fewer = longest.lower_bound(axes);
-  if (fewer == longest.begin()) return 0;
-  const auto& [known, seconds] = *std::prev(fewer);
+/// Judged by meshes of as many or fewer axes.
+double expected_seconds(const LongestBuilds& longest, int axes) {
+  const auto more = longest.upper_bound(axes);
+  if (more == longest.begin()) return 0;
+  const auto& [known, seconds] = *std::prev(more);
   return seconds * std::pow(growth_an_axis, axes - known);
-}
-
-/// Meshes of as many axes share the time that is left, those of more take one share together.
-double share_of_time(std::span<const Profiles> meshes, std::size_t i, double seconds_left) {
-  std::size_t shares = i + 1 == meshes.size() ? 0 : 1;
-  for (std::size_t k = i; k < meshes.size(); ++k) {
-    if (mesh_of(meshes[k]).num_axes() == mesh_of(meshes[i]).num_axes()) ++shares;
-  }
-  return std::max(0.0, seconds_left) / static_cast<double>(shares);
 }
 
 /// The search of one mesh: a plan, or why there is none.
@@ -190,16 +184,20 @@ JointPlan search_meshes(std::span<const Profiles> meshes, const SearchOptions& o
       least_seconds_on(mesh_of(meshes.front()).num_devices(), meshes.front());
   std::optional<JointPlan> best;
   std::vector<MeshTrial> trials;
-  LongestSearches longest;
+  LongestBuilds longest;
   std::exception_ptr refusal;  // with the least memory
   std::int64_t least_bytes = std::numeric_limits<std::int64_t>::max();
   double glpk_seconds = 0;
+  // Meshes share the time that is left: what one does not need is for those behind it.
+  const auto share = [&](std::size_t i) {
+    const double left = options.time_limit_seconds - stopwatch.seconds();
+    return std::max(0.0, left) / static_cast<double>(meshes.size() - i);
+  };
   const auto may_be_worth_it = [&](std::size_t i) {
     if (i == 0) return true;
     if (was_interrupted()) return !best;
     if (best && best->predicted.cost_seconds <= least_seconds) return false;
-    return expected_seconds(longest, mesh_of(meshes[i]).num_axes()) <
-           options.time_limit_seconds - stopwatch.seconds();
+    return expected_seconds(longest, mesh_of(meshes[i]).num_axes()) < most_to_build * share(i);
   };
   for (std::size_t i = 0; i < meshes.size(); ++i) {
     if (!may_be_worth_it(i)) {
@@ -207,18 +205,17 @@ JointPlan search_meshes(std::span<const Profiles> meshes, const SearchOptions& o
       continue;
     }
     SearchOptions own = options;
-    own.time_limit_seconds =
-        share_of_time(meshes, i, options.time_limit_seconds - stopwatch.seconds());
+    own.time_limit_seconds = share(i);
     own.warns = options.warns && i == 0;
-    const Stopwatch of_this;
     Attempt attempt = search_on(meshes[i], own, least_seconds);
-    double& longest_of_these = longest[mesh_of(meshes[i]).num_axes()];
-    longest_of_these = std::max(longest_of_these, of_this.seconds());
     if (attempt.refusal && (!refusal || attempt.least_bytes < least_bytes))
       refusal = attempt.refusal;
     least_bytes = std::min(least_bytes, attempt.least_bytes);
     if (attempt.solved) {
-      glpk_seconds += attempt.solved->report.glpk_seconds;
+      const SearchReport& found = attempt.solved->report;
+      glpk_seconds += found.glpk_seconds;
+      double& longest_of_these = longest[mesh_of(meshes[i]).num_axes()];
+      longest_of_these = std::max(longest_of_these, found.build_seconds);
       if (!best || attempt.trial.cost_seconds < best->predicted.cost_seconds)
         best = std::move(attempt.solved);
     }

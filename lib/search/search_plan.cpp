@@ -71,6 +71,7 @@ struct PlanTask {
   std::span<const Profile> profiles;
   const SearchOptions& options;
   PlanProblem built;
+  const double build_seconds = stopwatch.seconds();
   mutable double seconds_to_predict = 0;  ///< the longest prediction so far
 
   const sharding::DeviceMesh& mesh() const { return profiles.front().cost->mesh(); }
@@ -442,6 +443,7 @@ double seconds_with_device_memory(const PlanTask& task, const Incumbent& best) {
 SearchReport report_of(const PlanTask& task, const Incumbent& best, Cost lower_bound) {
   return {.method = task.options.method,
           .search_seconds = task.stopwatch.seconds(),
+          .build_seconds = task.build_seconds,
           .glpk_seconds = best.glpk_seconds,
           .lower_bound_seconds = std::max(0.0, in_seconds(lower_bound)),
           .proven_optimal = best.cost == lower_bound,

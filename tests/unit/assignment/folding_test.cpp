@@ -15,9 +15,9 @@ using Random = std::mt19937;
 constexpr int strategies = 3;
 constexpr double all_cells = 1e7;
 
-/// A chain of equal layers of three nodes each, the first of which reads the first and the last node
-/// of the layer before, the last of which a node that all layers share; with a node before and one
-/// behind.
+/// A chain of equal layers of three nodes each, the first of which reads the first and the last
+/// node of the layer before, the last of which a node that all layers share; with a node before and
+/// one behind.
 AssignmentProblem chain(int layers, unsigned seed) {
   Random random(seed);
   const auto table = [&](std::size_t cells) {
