@@ -72,15 +72,11 @@ struct PlanTask {
   const SearchOptions& options;
   PlanProblem built;
   const double build_seconds = stopwatch.seconds();
-  mutable double seconds_to_predict = 0;  ///< the longest prediction so far
 
   const sharding::DeviceMesh& mesh() const { return profiles.front().cost->mesh(); }
 
   bool is_exact() const { return options.method == SearchMethod::ilp; }
-  /// Without what it takes to predict the memory of what is found.
-  double seconds_left() const {
-    return options.time_limit_seconds - stopwatch.seconds() - seconds_to_predict;
-  }
+  double seconds_left() const { return options.time_limit_seconds - stopwatch.seconds(); }
   /// Bytes of weights and activations together.
   std::int64_t limit() const { return built.problem.usage_limits.back(); }
 };
@@ -92,6 +88,7 @@ struct Incumbent {
   std::vector<plan::Plan> plans;         ///< by profile
   std::vector<std::vector<int>> starts;  ///< choices that the next exact solve begins with
   double glpk_seconds = 0;               ///< of all solves
+  double seconds_to_predict = 0;         ///< what the longest prediction of shards has taken
   /// The least cost of choices whose shards fit the device, fair or not.
   Cost cost_on_device = assignment::impossible;
 };
@@ -144,7 +141,7 @@ std::int64_t consider(const PlanTask& task, const std::vector<int>& choice, Incu
   const AssignmentProblem& problem = task.built.problem;
   const Stopwatch stopwatch;
   std::vector<plan::Plan> plans = plans_of(task, choice);
-  task.seconds_to_predict = std::max(task.seconds_to_predict, stopwatch.seconds());
+  incumbent.seconds_to_predict = std::max(incumbent.seconds_to_predict, stopwatch.seconds());
   const std::int64_t excess = peak_of(plans) - task.limit();
   const Cost cost = assignment::cost_of(problem, choice);
   const std::int64_t limit_at_rest = problem.usage_limits.front();
@@ -159,11 +156,13 @@ std::int64_t consider(const PlanTask& task, const std::vector<int>& choice, Incu
   return excess;
 }
 
-/// Within a share of the time left; at least `least_seconds`.
+/// Within a share of the time left, without that for predicting what its plan needs; at least
+/// `least_seconds`.
 Solution solve_exactly(const PlanTask& task, const AssignmentProblem& problem, Incumbent& incumbent,
                        double share = share_of_solve, double least_seconds = 0) {
+  const double seconds_left = task.seconds_left() - incumbent.seconds_to_predict;
   Solution solution = assignment::solve(
-      problem, {.time_limit_seconds = std::max(least_seconds, share * task.seconds_left()),
+      problem, {.time_limit_seconds = std::max(least_seconds, share * seconds_left),
                 .patience_seconds = patience_seconds,
                 .presolve = task.options.presolve,
                 .starts = incumbent.starts,
@@ -349,12 +348,14 @@ struct FirstSolution {
   std::optional<LeastPeak> least{};  ///< where it was needed
 };
 
+/// About what choose_recursively takes.
 double seconds_of_recursive(const PlanTask& task) {
   double cells = 0;
   for (const auto& edge : task.built.problem.edges) cells += static_cast<double>(edge.costs.size());
   return recursive_seconds_a_cell * cells;
 }
 
+/// The exact search goes on from it.
 void consider_recursive_plan(const PlanTask& task, Incumbent& incumbent) {
   auto quick = choose_recursively(task.built, task.built.problem, task.mesh());
   if (!quick) return;

@@ -193,7 +193,7 @@ class AnnotatedTest(TemporaryFolderTest):
                 annotated, plan = self.annotate(model, *options)
                 self.check_annotations(annotated, plan)
                 self.check_round_trip(model, options, plan)
-                if name not in onnx_runtime_shards.REFUSED:
+                if name != "bert-fused":  # ONNX Runtime refuses its masks of one row
                     level = onnx_runtime_shards.level_of(name)
                     self.check_outputs(sample.file, sample.inputs, level)
 
