@@ -73,7 +73,8 @@ int Folding::representative(int node) const {
 }
 
 std::optional<Folding::Folded> Folding::folded(const AssignmentProblem::Edge& edge) const {
-  const auto& [a, b, costs] = edge;
+  const int a = edge.a;
+  const int b = edge.b;
   const auto [first, last] = std::minmax(repeated_.layer[a], repeated_.layer[b]);
   const auto is_inside = [&](int layer) { return layer >= begin_ && layer < end_; };
   const auto joined = [&](int by, int times) -> std::optional<Folded> {
