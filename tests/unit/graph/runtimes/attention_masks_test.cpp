@@ -35,7 +35,7 @@ Shape mask_read(Graph graph) {
   const Shape before = mask_of(graph);
   repeat_rows_of_attention_masks(graph);
   check_invariants(graph);
-  const Shape repeated = mask_of(graph);
+  Shape repeated = mask_of(graph);
   drop_repeated_rows_of_attention_masks(graph);
   check_invariants(graph);
   CHECK(mask_of(graph) == before);
