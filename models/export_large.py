@@ -2,7 +2,7 @@
 """Makes large models' graphs without their weights: what `autopar plan` needs, in a few megabytes.
 
     export_large.py --out DIR NAME...                  llama3-8b, llama3-8b-thin, llama3-70b, llama3-405b, gpt3-175b,
-                                                       falcon-180b, mixtral-8x7b, qwen3-moe-235b, deepseek-v3
+                                                       falcon-180b, mixtral-8x7b, qwen3-moe-235b
     export_large.py --out DIR NAME --layers 8 16 ...   the same with other numbers of layers
     export_large.py --out DIR NAME --zeros             with zeros as weights, in a sparse file
 
@@ -56,8 +56,6 @@ SIZES = {
         hidden_size=4096, num_hidden_layers=94, num_attention_heads=64, num_key_value_heads=4, head_dim=128,
         moe_intermediate_size=1536, num_experts=128, num_experts_per_tok=8, norm_topk_prob=True,
         vocab_size=151936, max_position_embeddings=40960)),
-    # Latent attention, and mixtures of experts behind three dense layers.
-    "deepseek-v3": (transformers.DeepseekV3Config, dict(max_position_embeddings=4096)),
 }
 
 

@@ -1,8 +1,8 @@
 // The solver's outline. Presolve and split into components. Solve each exactly where that is
-// quick: by elimination without limits, with labels under limits, small ones by GLPK. Else improve
-// choices and bounds side by side; fix strategies by reduced cost and solve what is left in the
-// same way; search below goals between bound and cost; branch. Every level works on a smaller
-// problem, and hands an incumbent back.
+// quick: by elimination without limits, with labels under limits, small ones by GLPK. Else fold
+// what repeats and begin with that; improve choices and bounds side by side; fix strategies by
+// reduced cost and solve what is left in the same way; search below goals between bound and cost;
+// branch. Every level works on a smaller problem, and hands an incumbent back.
 
 #include <algorithm>
 #include <optional>

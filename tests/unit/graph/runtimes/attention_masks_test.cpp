@@ -56,6 +56,22 @@ TEST_CASE("A mask of one row is repeated for all queries, and others are left as
   }
 }
 
+TEST_CASE("A mask that is repeated for keys or heads stays as it is") {
+  for (const Shape& narrow : {Shape{2, 1, 4, 1}, Shape{1, 1, 4, 6}}) {
+    Graph graph = attention({2, 4, 16}, narrow);
+    const ValueId wide =
+        graph.add_value({"wide", graph::DataType::float32, {2, 1, 4, 6}, std::nullopt});
+    const ValueId shape = graph.add_constant(
+        "shape", graph::Tensor::of_int64({4}, std::vector<std::int64_t>{2, 1, 4, 6}));
+    graph.nodes.insert(graph.nodes.begin(),
+                       {"expand", "Expand", "", {graph.inputs[3], shape}, {wide}, {}});
+    graph.nodes.back().inputs[3] = wide;
+    drop_repeated_rows_of_attention_masks(graph);
+    CHECK(graph.nodes.size() == 2);
+    CHECK(mask_of(graph) == Shape{2, 1, 4, 6});
+  }
+}
+
 TEST_CASE("A mask of one query's row is not repeated") {
   CHECK(mask_read(attention({2, 1, 16}, {2, 1, 1, 6})) == Shape{2, 1, 1, 6});
 }
