@@ -46,14 +46,16 @@ double Portfolio::seconds_to_relax() const {
          parameters_.work.costs_a_second;
 }
 
-void Portfolio::start_from(const Portfolio& folded, const Folding& folding) {
+void Portfolio::start_from(Portfolio& folded, const Folding& folding) {
   if (!folded.choice().empty()) {
     const Choice choice = folding.unfolded(folded.choice());
     offer(choice);
     recombination_.keep(choice);
     start_ = choice;
   }
+  folded.relaxation_.settle(component_.deadline);
   relaxation_.start_from(folded.relaxation_, folding);
+  relaxation_.settle(component_.deadline);
 }
 
 bool Portfolio::run(const Deadline& deadline, bool until_stuck, int rounds) {

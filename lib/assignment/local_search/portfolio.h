@@ -32,7 +32,7 @@ class Portfolio {
   }
 
   /// Begins with what the folded problem's portfolio has found.
-  void start_from(const Portfolio& folded, const Folding& folding);
+  void start_from(Portfolio& folded, const Folding& folding);
 
   /// Whether the bound meets the goal, or the gap is small enough.
   bool is_done(const Patience& patience) const;

@@ -48,7 +48,22 @@ Relaxation::Relaxation(const AssignmentProblem& problem, std::vector<double> pri
 void Relaxation::start_from(const Relaxation& folded, const Folding& folding) {
   messages_.set_messages(folding.unfolded(folded.messages_.messages(), folded.costs_, costs_));
   center_ = folded.center_;
+}
+
+void Relaxation::settle(const Deadline& deadline) {
   set_prices(center_);
+  for (int k = 0; k < parameters_.most_settling_sweeps && !deadline.is_over(); ++k) {
+    const double before = present_bound_;
+    sweep(1);
+    best_bound_ = std::max(best_bound_, present_bound_);
+    if (k > 0 && present_bound_ - before < parameters_.least_settling_gain * std::abs(before)) break;
+  }
+}
+
+/// Few limits' prices are soon found: steps need not wait for an average over many choices.
+std::size_t Relaxation::most_null_steps() const {
+  return std::min(parameters_.most_null_steps,
+                  std::max<std::size_t>(1, parameters_.null_steps_a_limit * center_.size()));
 }
 
 /// Where a sweep is much work, fewer.
@@ -129,7 +144,7 @@ void Relaxation::move_prices(Cost goal) {
     if (along > 0)
       factor_ = std::min(parameters_.largest_factor, factor_ * parameters_.growth_of_factor);
     nulls_ = 0;
-  } else if (++nulls_ >= parameters_.most_null_steps) {
+  } else if (++nulls_ >= most_null_steps()) {
     factor_ *= parameters_.shrinking_of_factor;
     nulls_ = 0;
   }

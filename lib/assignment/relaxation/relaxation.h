@@ -30,8 +30,10 @@ class Relaxation {
   /// The costs that a step looks at.
   double work_of_step() const { return parameters_.sweeps_a_step * messages_.work_of_sweep(); }
   bool is_stuck() const { return is_stuck_; }
-  /// Begins with the messages and prices of the folded problem's relaxation.
+  /// Takes over the messages and prices of the folded problem's relaxation.
   void start_from(const Relaxation& folded, const Folding& folding);
+  /// Sweeps at the prices of the best bound while that rises, before prices move again.
+  void settle(const Deadline& deadline);
   /// Takes long steps again, to find other choices.
   void perturb();
 
@@ -50,6 +52,7 @@ class Relaxation {
 
  private:
   int first_sweeps() const;
+  std::size_t most_null_steps() const;
   void set_prices(const std::vector<double>& prices) {
     prices_.set(prices);
     messages_.set_prices(prices_);
@@ -75,7 +78,7 @@ class Relaxation {
   double present_bound_ = -1e300;  ///< at the present prices
   double best_bound_ = -1e300;
   double factor_;  ///< of the step that would lead to the goal if the bound were linear
-  int nulls_ = 0;  ///< steps without gain
+  std::size_t nulls_ = 0;  ///< steps without gain
   int steps_ = 0;
   double bound_at_check_ = -1e300;
   bool is_stuck_ = false;
