@@ -79,7 +79,7 @@ graph::DataType rate_type(const graph::Graph& graph, const graph::Node& node) {
 }
 
 /// Whether two ranks that differ along the axis alone may stand in different nodes.
-bool leaves_node(const sharding::DeviceMesh& mesh, int axis, int gpus_per_node) {
+bool is_across_nodes(const sharding::DeviceMesh& mesh, int axis, int gpus_per_node) {
   if (gpus_per_node == 0) return false;
   int stride = 1;
   for (int minor = axis + 1; minor < mesh.num_axes(); ++minor) stride *= mesh.axis_size(minor);
@@ -119,7 +119,7 @@ Rounds rounds_of(StepKind kind, int ranks, double payload) {
 CostModel::CostModel(DeviceModel device, sharding::DeviceMesh mesh)
     : device_(std::move(device)), mesh_(std::move(mesh)) {
   for (int axis = 0; axis < mesh_.num_axes(); ++axis) {
-    leaves_node_.push_back(leaves_node(mesh_, axis, device_.gpus_per_node));
+    leaves_node_.push_back(is_across_nodes(mesh_, axis, device_.gpus_per_node));
   }
 }
 

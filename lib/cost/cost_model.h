@@ -46,6 +46,8 @@ class CostModel {
 
   const DeviceModel& device() const { return device_; }
   const sharding::DeviceMesh& mesh() const { return mesh_; }
+  /// Whether the devices along a mesh axis stand in several nodes.
+  bool leaves_node(int axis) const { return leaves_node_[axis]; }
 
   /// The operator on its largest local shard, without its reductions: the larger of arithmetic and
   /// memory traffic (and the part of the smaller that does not overlap), plus a launch; views are

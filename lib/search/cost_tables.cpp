@@ -1,5 +1,8 @@
 #include "search/cost_tables.h"
 
+#include <bit>
+#include <cmath>
+
 #include "assignment/cost_table.h"
 #include "base/error.h"
 
@@ -52,9 +55,8 @@ CostTable CostTables::making(const Value& value, const SpecList* made,
     for (const TensorShardSpec& to : versions.specs) each.push_back(connect_cost(value, from, to));
     for (std::size_t set = 0; set < versions.sets.size(); ++set) {
       Cost sum = versions.can_make(from, set) ? 0 : assignment::impossible;
-      for (std::size_t v = 0; v < each.size(); ++v) {
-        if (versions.is_in(v, set)) sum = assignment::plus(sum, each[v]);
-      }
+      for (std::uint64_t left = versions.sets[set].specs; left != 0; left &= left - 1)
+        sum = assignment::plus(sum, each[static_cast<std::size_t>(std::countr_zero(left))]);
       costs.push_back(sum);
     }
   }
@@ -77,18 +79,17 @@ Cost CostTables::connect_cost(const Value& value, const TensorShardSpec& from,
                               const TensorShardSpec& to) {
   if (from == to) return 0;
   if (!can_connect(from, to)) return assignment::impossible;
-  const auto [entry, is_new] = connection_seconds_.try_emplace({from, {value.shape, value.type}});
-  if (is_new) {
-    entry->second =
-        sharding::connection_seconds(from, value.shape, value.type, cost_.mesh(), price_);
-  }
-  const auto found = entry->second.find(to);
-  if (found == entry->second.end()) {
+  const auto kind = connection_seconds_
+                        .try_emplace({value.shape, value.type}, value.shape, value.type,
+                                     cost_.mesh(), price_)
+                        .first;
+  const double seconds = kind->second.of(from, to);
+  if (std::isinf(seconds)) {
     require(cost_.device().collectives != nullptr,
             "a chain of steps leads to every spec that is read");
     return assignment::impossible;
   }
-  return picoseconds(weight_ * found->second, value.name);
+  return picoseconds(weight_ * seconds, value.name);
 }
 
 }  // namespace autopar::search

@@ -52,8 +52,7 @@ class CostTables {
   std::set<SpecList> spec_lists_;
   std::map<std::tuple<const OperatorStrategies*, std::size_t, bool>, const SpecList*> lists_;
   std::map<std::pair<std::vector<const SpecList*>, std::vector<int>>, TensorVersions> versions_;
-  std::map<std::pair<sharding::TensorShardSpec, Kind>, std::map<sharding::TensorShardSpec, double>>
-      connection_seconds_;
+  std::map<Kind, sharding::ConnectionSeconds> connection_seconds_;
   std::map<std::tuple<const SpecList*, const SpecList*, Kind>, assignment::CostTable> connecting_;
   std::map<std::tuple<const SpecList*, const TensorVersions*, Kind>, assignment::CostTable> making_;
   std::map<std::pair<const TensorVersions*, const SpecList*>, assignment::CostTable> reading_;

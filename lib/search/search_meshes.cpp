@@ -59,12 +59,13 @@ struct Attempt {
   std::int64_t least_bytes = std::numeric_limits<std::int64_t>::max();  ///< as NothingFits has it
 };
 
-/// `least_seconds`: no plan on any mesh takes less.
-Attempt search_on(const Profiles& profiles, const SearchOptions& options, double least_seconds) {
+/// `least_seconds`: no plan on any mesh takes less. `coarser`: the best plan so far, if any.
+Attempt search_on(const Profiles& profiles, const SearchOptions& options, double least_seconds,
+                  const std::optional<JointPlan>& coarser) {
   Attempt attempt{.trial = {.mesh = mesh_of(profiles)}};
   MeshTrial& trial = attempt.trial;
   try {
-    attempt.solved = search_plan(profiles, options);
+    attempt.solved = search_plan(profiles, options, coarser ? &*coarser : nullptr);
     const double seconds = attempt.solved->predicted.cost_seconds;
     trial.cost_seconds = seconds;
     trial.lower_bound_seconds =
@@ -207,7 +208,7 @@ JointPlan search_meshes(std::span<const Profiles> meshes, const SearchOptions& o
     SearchOptions own = options;
     own.time_limit_seconds = share(i);
     own.warns = options.warns && i == 0;
-    Attempt attempt = search_on(meshes[i], own, least_seconds);
+    Attempt attempt = search_on(meshes[i], own, least_seconds, best);
     if (attempt.refusal && (!refusal || attempt.least_bytes < least_bytes))
       refusal = attempt.refusal;
     least_bytes = std::min(least_bytes, attempt.least_bytes);

@@ -23,6 +23,7 @@
 #include "base/interruption.h"
 #include "base/stopwatch.h"
 #include "program/pipeline_program.h"
+#include "search/coarse_plan.h"
 #include "search/missing_collectives.h"
 #include "search/operator_bound.h"
 #include "search/problem_parts.h"
@@ -52,6 +53,8 @@ constexpr double share_of_solve = 0.85;
 constexpr double recursive_seconds_a_cell = 4e-8;
 /// The part of the time that it may take where the search is exact.
 constexpr double share_of_recursive = 0.05;
+/// The part of the time for plans on coarser meshes where that is too slow.
+constexpr double share_of_coarser = 0.2;
 /// The part of the time left for the least peak.
 constexpr double share_of_least_peak = 0.7;
 /// The least time for it: without it there is no plan at all. A small model needs far less.
@@ -70,6 +73,7 @@ struct PlanTask {
   Stopwatch stopwatch{};  ///< from before the problem was built
   std::span<const Profile> profiles;
   const SearchOptions& options;
+  const JointPlan* coarser = nullptr;  ///< a plan on a coarser mesh, if there is one
   PlanProblem built;
   const double build_seconds = stopwatch.seconds();
 
@@ -89,8 +93,7 @@ struct Incumbent {
   std::vector<std::vector<int>> starts;  ///< choices that the next exact solve begins with
   double glpk_seconds = 0;               ///< of all solves
   double seconds_to_predict = 0;         ///< what the longest prediction of shards has taken
-  /// The least cost of choices whose shards fit the device, fair or not.
-  Cost cost_on_device = assignment::impossible;
+  std::vector<int> without_limits;       ///< the cheapest choice of all, where it is not fair
 };
 
 /// The largest sum of what is alive, as the search counts it.
@@ -135,20 +138,28 @@ std::int64_t peak_of(const std::vector<plan::Plan>& plans) {
   return peak;
 }
 
-/// Takes the choice where it is cheaper than the incumbent and its shards fit. Returns the bytes by
-/// which its peak exceeds the limit, negative where it is below.
-std::int64_t consider(const PlanTask& task, const std::vector<int>& choice, Incumbent& incumbent) {
+bool is_fair(const PlanTask& task, const std::vector<int>& choice) {
   const AssignmentProblem& problem = task.built.problem;
+  const std::int64_t limit_at_rest = problem.usage_limits.front();
+  return limit_at_rest < 0 ||
+         assignment::usage_over_time(problem, choice).front() <= limit_at_rest;
+}
+
+std::vector<plan::Plan> timed_plans_of(const PlanTask& task, const std::vector<int>& choice,
+                                       Incumbent& incumbent) {
   const Stopwatch stopwatch;
   std::vector<plan::Plan> plans = plans_of(task, choice);
   incumbent.seconds_to_predict = std::max(incumbent.seconds_to_predict, stopwatch.seconds());
+  return plans;
+}
+
+/// Takes the fair choice where it is cheaper than the incumbent and its shards fit. Returns the
+/// bytes by which its peak exceeds the limit, negative where it is below.
+std::int64_t consider(const PlanTask& task, const std::vector<int>& choice, Incumbent& incumbent) {
+  std::vector<plan::Plan> plans = timed_plans_of(task, choice, incumbent);
   const std::int64_t excess = peak_of(plans) - task.limit();
-  const Cost cost = assignment::cost_of(problem, choice);
-  const std::int64_t limit_at_rest = problem.usage_limits.front();
-  const bool is_fair =
-      limit_at_rest < 0 || assignment::usage_over_time(problem, choice).front() <= limit_at_rest;
-  if (excess <= 0) incumbent.cost_on_device = std::min(incumbent.cost_on_device, cost);
-  if (excess <= 0 && is_fair && cost < incumbent.cost) {
+  const Cost cost = assignment::cost_of(task.built.problem, choice);
+  if (excess <= 0 && cost < incumbent.cost && is_fair(task, choice)) {
     incumbent.choice = choice;
     incumbent.cost = cost;
     incumbent.plans = std::move(plans);
@@ -363,16 +374,31 @@ void consider_recursive_plan(const PlanTask& task, Incumbent& incumbent) {
   incumbent.starts.push_back(std::move(*quick));
 }
 
+/// The same plan on the task's mesh; nullopt where that does not come from its axes.
+std::optional<std::vector<int>> refined_on(const JointPlan& coarser, const PlanTask& task) {
+  const auto runs = runs_between(coarser.plans.front().mesh, task.mesh());
+  return runs ? refined(coarser.built, coarser.choice, *runs, task.built) : std::nullopt;
+}
+
+/// The exact search goes on from a plan on coarser meshes. Pins are for this mesh alone.
+void start_from_coarser(const PlanTask& task, Incumbent& incumbent) {
+  if (!task.options.pins.empty()) return;
+  auto start = task.coarser != nullptr
+                   ? refined_on(*task.coarser, task)
+                   : choose_from_coarser(task.built, task.profiles, task.options,
+                                         share_of_coarser * task.options.time_limit_seconds);
+  if (start) incumbent.starts.push_back(std::move(*start));
+}
+
 /// Where even the plan of the least memory does not fit, throws NothingFits.
 FirstSolution solve_under_limits(const PlanTask& task, const Solution& cheapest,
                                  Incumbent& incumbent) {
   const AssignmentProblem& problem = task.built.problem;
-  const bool is_recursive_quick =
-      seconds_of_recursive(task) < share_of_recursive * task.options.time_limit_seconds;
-  if (is_recursive_quick) consider_recursive_plan(task, incumbent);
-  FirstSolution first{solve_exactly(task, problem, incumbent), bound_of(cheapest)};
-  if (first.solution.choice.empty() && incumbent.choice.empty() && !is_recursive_quick)
+  if (seconds_of_recursive(task) < share_of_recursive * task.options.time_limit_seconds)
     consider_recursive_plan(task, incumbent);
+  else if (task.coarser == nullptr)
+    start_from_coarser(task, incumbent);
+  FirstSolution first{solve_exactly(task, problem, incumbent), bound_of(cheapest)};
   if (first.solution.choice.empty() && incumbent.choice.empty()) {
     first.least = find_least_memory(task, incumbent);
     require_to_fit(task, *first.least);
@@ -389,6 +415,7 @@ FirstSolution solve_under_limits(const PlanTask& task, const Solution& cheapest,
 FirstSolution solve_from_no_limits(const PlanTask& task, Incumbent& incumbent) {
   AssignmentProblem unlimited = task.built.problem;
   unlimited.usage_limits.clear();
+  if (task.coarser != nullptr) start_from_coarser(task, incumbent);
   Solution cheapest = solve_exactly(task, unlimited, incumbent, share_without_limits);
   if (cheapest.status == Status::infeasible && !task.options.pins.empty())
     throw NothingFits(
@@ -397,7 +424,10 @@ FirstSolution solve_from_no_limits(const PlanTask& task, Incumbent& incumbent) {
         unknown_bytes, true);
   if (cheapest.status == Status::infeasible) return {std::move(cheapest), 0};
   if (!cheapest.choice.empty()) {
-    consider(task, cheapest.choice, incumbent);
+    if (is_fair(task, cheapest.choice))
+      consider(task, cheapest.choice, incumbent);
+    else
+      incumbent.without_limits = cheapest.choice;
     incumbent.starts.push_back(cheapest.choice);
   }
   if (incumbent.choice.empty()) return solve_under_limits(task, cheapest, incumbent);
@@ -432,16 +462,18 @@ void consider_fair_plan(const PlanTask& task, Incumbent& incumbent) {
   if (!choice.empty()) consider(task, choice, incumbent);
 }
 
-/// Under a fair limit the plan that is cheapest without one was found, too, at no cost of its own:
-/// its seconds where it saves enough to be worth telling, else 0.
-double seconds_with_device_memory(const PlanTask& task, const Incumbent& best) {
-  const bool is_known = task.is_exact() && task.options.memory.kind == MemoryPolicy::Kind::fair;
-  const double faster = in_seconds(std::min(best.cost_on_device, best.cost));
+/// Under a fair limit a plan without one was found, too: its seconds where it saves enough to be
+/// worth telling, fits the device, and there is time to see whether it does; else 0.
+double seconds_with_device_memory(const PlanTask& task, Incumbent& best) {
+  if (best.without_limits.empty() || task.seconds_left() < best.seconds_to_predict) return 0;
+  const double faster =
+      in_seconds(assignment::cost_of(task.built.problem, best.without_limits));
   const bool is_worth_telling = faster < (1 - worth_telling) * in_seconds(best.cost);
-  return is_known && is_worth_telling ? faster : 0;
+  if (!is_worth_telling) return 0;
+  return peak_of(timed_plans_of(task, best.without_limits, best)) <= task.limit() ? faster : 0;
 }
 
-SearchReport report_of(const PlanTask& task, const Incumbent& best, Cost lower_bound) {
+SearchReport report_of(const PlanTask& task, Incumbent& best, Cost lower_bound) {
   return {.method = task.options.method,
           .search_seconds = task.stopwatch.seconds(),
           .build_seconds = task.build_seconds,
@@ -591,13 +623,15 @@ SolvedPlan only_plan(JointPlan found) {
           std::move(found.choice)};
 }
 
-JointPlan search_plan(std::span<const Profile> profiles, const SearchOptions& options) {
+JointPlan search_plan(std::span<const Profile> profiles, const SearchOptions& options,
+                      const JointPlan* coarser) {
   const InterruptionGuard guard{SIGINT};  // Ctrl-C: the best plan so far will do
   const Stopwatch stopwatch;
   try {
     return solve({.stopwatch = stopwatch,
                   .profiles = profiles,
                   .options = options,
+                  .coarser = coarser,
                   .built = build_plan_problem(profiles, options)});
   } catch (const NothingFits& error) {
     if (profiles.front().cost->device().collectives == nullptr) throw;

@@ -52,8 +52,10 @@ struct NothingFits : Error {
 /// The best plans of the strategy space for all profiles together under the cost model, or what a
 /// quicker method takes for such. Each plan's peak keeps within the memory limit. Throws Error
 /// where a pin names no operator or leaves one without a strategy, and NothingFits. Operators
-/// without a rule are run replicated and named in one warning.
-JointPlan search_plan(std::span<const Profile> profiles, const SearchOptions& options);
+/// without a rule are run replicated and named in one warning. An exact search begins with what
+/// `coarser`, plans of the same profiles on a coarser mesh, suggests (coarse_plan.h).
+JointPlan search_plan(std::span<const Profile> profiles, const SearchOptions& options,
+                      const JointPlan* coarser = nullptr);
 /// The same for one graph.
 SolvedPlan search_plan(const graph::Graph& graph, const cost::CostModel& cost,
                        const SearchOptions& options);

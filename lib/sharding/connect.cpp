@@ -6,12 +6,17 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
+#include <limits>
 #include <optional>
+#include <queue>
 #include <set>
 #include <utility>
 
 namespace autopar::sharding {
 namespace {
+
+constexpr double infinite = std::numeric_limits<double>::infinity();
 
 /// Every non-empty subset of the axes, in their order.
 std::vector<std::vector<int>> subsets(const std::vector<int>& axes) {
@@ -77,15 +82,15 @@ struct Reached {
 };
 using ReachedSpecs = std::map<TensorShardSpec, Reached>;
 
-/// Dijkstra's algorithm from `src`, until `dst` is reached or, where it is null, all specs are.
-ReachedSpecs reach(const TensorShardSpec& src, const TensorShardSpec* dst, const Shape& shape,
+/// Dijkstra's algorithm from `src` until `dst` is reached.
+ReachedSpecs reach(const TensorShardSpec& src, const TensorShardSpec& dst, const Shape& shape,
                    graph::DataType type, const DeviceMesh& mesh, const StepPrice& price) {
   ReachedSpecs reached{{src, {}}};
   std::set<std::pair<Cost, TensorShardSpec>> open{{Cost{}, src}};
   while (!open.empty()) {
     const auto [cost, spec] = *open.begin();
     open.erase(open.begin());
-    if (dst && spec == *dst) break;
+    if (spec == dst) break;
     for (ReshardStep& step : steps_from(spec, shape, mesh)) {
       const Cost next{cost.first + price(step, shape, type), cost.second + 1};
       if (std::isinf(next.first)) continue;
@@ -137,21 +142,60 @@ Connection connect(const TensorShardSpec& src, const TensorShardSpec& dst, const
           "specs have one entry a dimension");
   require(can_connect(src, dst), "a connection's end is partial only where its start is");
 
-  const ReachedSpecs reached = reach(src, &dst, shape, type, mesh, price);
+  const ReachedSpecs reached = reach(src, dst, shape, type, mesh, price);
   if (reached.contains(dst)) return trace(reached, dst);
   throw InternalError("internal error: no chain of steps from " + to_string(src) + " to " +
                       to_string(dst));
 }
 
-std::map<TensorShardSpec, double> connection_seconds(const TensorShardSpec& src, const Shape& shape,
-                                                     graph::DataType type, const DeviceMesh& mesh,
-                                                     const StepPrice& price) {
-  require(src.dims.size() == shape.size(), "specs have one entry a dimension");
-  std::map<TensorShardSpec, double> seconds;
-  for (const auto& [spec, how] : reach(src, nullptr, shape, type, mesh, price)) {
-    seconds.emplace_hint(seconds.end(), spec, how.cost.first);
+double ConnectionSeconds::of(const TensorShardSpec& src, const TensorShardSpec& dst) {
+  require(src.dims.size() == shape_.size() && dst.dims.size() == shape_.size(),
+          "specs have one entry a dimension");
+  const std::vector<double>& seconds = seconds_from(number_of(src));
+  const auto found = numbers_.find(dst);
+  // What was met later only is not reached from here.
+  const bool is_met = found != numbers_.end() && found->second < seconds.size();
+  return is_met ? seconds[found->second] : infinite;
+}
+
+ConnectionSeconds::Number ConnectionSeconds::number_of(const TensorShardSpec& spec) {
+  const auto [entry, is_new] = numbers_.try_emplace(spec, specs_.size());
+  if (is_new) specs_.push_back(&entry->first);
+  return entry->second;
+}
+
+const std::vector<ConnectionSeconds::Step>& ConnectionSeconds::steps_of(Number from) {
+  const auto [entry, is_new] = steps_.try_emplace(from);
+  if (!is_new) return entry->second;
+  for (const ReshardStep& step : steps_from(*specs_[from], shape_, mesh_)) {
+    const double seconds = price_(step, shape_, type_);
+    require(!(seconds < 0), "a step has no negative price");
+    if (std::isfinite(seconds)) entry->second.push_back({number_of(step.after), seconds});
   }
-  return seconds;
+  return entry->second;
+}
+
+const std::vector<double>& ConnectionSeconds::seconds_from(Number src) {
+  const auto [entry, is_new] = seconds_.try_emplace(src);
+  std::vector<double>& least = entry->second;
+  if (!is_new) return least;
+  const auto offer = [&](Number spec, double seconds) {
+    if (spec >= least.size()) least.resize(spec + 1, infinite);
+    if (seconds >= least[spec]) return false;
+    least[spec] = seconds;
+    return true;
+  };
+  using Open = std::pair<double, Number>;
+  std::priority_queue<Open, std::vector<Open>, std::greater<>> open;
+  offer(src, 0);
+  for (open.emplace(0, src); !open.empty();) {
+    const auto [seconds, spec] = open.top();
+    open.pop();
+    if (seconds > least[spec]) continue;
+    for (const Step& step : steps_of(spec))
+      if (offer(step.to, seconds + step.seconds)) open.emplace(seconds + step.seconds, step.to);
+  }
+  return least;
 }
 
 }  // namespace autopar::sharding

@@ -4,6 +4,7 @@
 #include <functional>
 #include <map>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "sharding/tensor_shard_spec.h"
@@ -51,10 +52,36 @@ bool can_connect(const TensorShardSpec& src, const TensorShardSpec& dst);
 Connection connect(const TensorShardSpec& src, const TensorShardSpec& dst, const Shape& shape,
                    graph::DataType type, const DeviceMesh& mesh, const StepPrice& price);
 
-/// The seconds of `connect` from `src` to every spec that it can be turned into by steps that there
-/// are, found at once.
-std::map<TensorShardSpec, double> connection_seconds(const TensorShardSpec& src, const Shape& shape,
-                                                     graph::DataType type, const DeviceMesh& mesh,
-                                                     const StepPrice& price);
+/// The seconds of `connect` between any specs of a tensor of one shape and type. Each step is priced
+/// once, and the ways from a spec are found at once. Keeps a reference to the mesh.
+class ConnectionSeconds {
+ public:
+  ConnectionSeconds(Shape shape, graph::DataType type, const DeviceMesh& mesh, StepPrice price)
+      : shape_(std::move(shape)), type_(type), mesh_(mesh), price_(std::move(price)) {}
+
+  /// Infinite where no steps that there are lead from `src` to `dst`.
+  double of(const TensorShardSpec& src, const TensorShardSpec& dst);
+
+ private:
+  using Number = std::size_t;
+  struct Step {
+    Number to;
+    double seconds;
+  };
+
+  Number number_of(const TensorShardSpec& spec);
+  const std::vector<Step>& steps_of(Number from);
+  /// By number, the seconds from this spec; infinite where no way leads.
+  const std::vector<double>& seconds_from(Number src);
+
+  const Shape shape_;
+  const graph::DataType type_;
+  const DeviceMesh& mesh_;
+  const StepPrice price_;
+  std::map<TensorShardSpec, Number> numbers_;
+  std::vector<const TensorShardSpec*> specs_;             ///< by number
+  std::map<Number, std::vector<Step>> steps_;             ///< by number of the spec before
+  std::map<Number, std::vector<double>> seconds_;         ///< by number of the source
+};
 
 }  // namespace autopar::sharding

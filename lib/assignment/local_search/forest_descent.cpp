@@ -189,29 +189,39 @@ std::optional<Choice> descend(const AssignmentProblem& problem, Choice start, in
   return best.choice.empty() ? std::nullopt : std::optional(best.choice);
 }
 
-std::optional<Choice> complete(const AssignmentProblem& problem, const Choice& choice,
-                               int num_fixed) {
-  AssignmentProblem open;  // fixed edges go into the nodes' costs
-  for (std::size_t i = num_fixed; i < problem.nodes.size(); ++i) {
+std::optional<Choice> complete(const AssignmentProblem& problem, Choice partial) {
+  AssignmentProblem open;  // edges to what is chosen go into the nodes' costs
+  std::vector<int> nodes;  // of the open problem
+  std::vector<int> place_of(partial.size(), open_node);
+  for (int i = 0; i < std::ssize(partial); ++i) {
+    if (partial[i] != open_node) continue;
+    place_of[i] = static_cast<int>(nodes.size());
+    nodes.push_back(i);
     open.nodes.push_back(problem.nodes[i]);
   }
   for (const auto& edge : problem.edges) {
-    const int a = edge.a - num_fixed;
-    const int b = edge.b - num_fixed;
-    if (a >= 0 && b >= 0) {
+    const int a = place_of[edge.a];
+    const int b = place_of[edge.b];
+    if (a != open_node && b != open_node) {
       open.edges.push_back({a, b, edge.costs});
-    } else if (a >= 0) {
-      add_across(problem, edge, edge.a, choice[edge.b], open.nodes[a].costs);
-    } else if (b >= 0) {
-      add_across(problem, edge, edge.b, choice[edge.a], open.nodes[b].costs);
+    } else if (a != open_node) {
+      add_across(problem, edge, edge.a, partial[edge.b], open.nodes[a].costs);
+    } else if (b != open_node) {
+      add_across(problem, edge, edge.b, partial[edge.a], open.nodes[b].costs);
     }
   }
   const auto found = choose_by_elimination(open, parameters.most_cells_of_a_table);
   if (!found) return std::nullopt;
-  Choice result = choice;
-  std::ranges::copy(*found, result.begin() + num_fixed);
-  if (cost_of(problem, result) >= impossible) return std::nullopt;
-  return result;
+  for (std::size_t k = 0; k < nodes.size(); ++k) partial[nodes[k]] = (*found)[k];
+  if (cost_of(problem, partial) >= impossible) return std::nullopt;
+  return partial;
+}
+
+std::optional<Choice> complete(const AssignmentProblem& problem, const Choice& choice,
+                               int num_fixed) {
+  Choice partial = choice;
+  std::fill(partial.begin() + num_fixed, partial.end(), open_node);
+  return complete(problem, std::move(partial));
 }
 
 std::optional<Choice> settle(const AssignmentProblem& problem, const AssignmentProblem& narrowed,

@@ -12,8 +12,13 @@ namespace autopar::assignment {
 /// choice within them was met.
 std::optional<Choice> descend(const AssignmentProblem& problem, Choice start, int rounds);
 
-/// The cheapest choice that keeps the first `num_fixed` nodes as they are, without regard to
-/// limits. nullopt where none is possible, or the tables of the other nodes become too large.
+/// A node's place in a choice where none is made yet.
+inline constexpr int open_node = -1;
+
+/// The cheapest choice that has all of `partial` but its open nodes, without regard to limits.
+/// nullopt where none is possible, or the tables of the open nodes become too large.
+std::optional<Choice> complete(const AssignmentProblem& problem, Choice partial);
+/// The same with all but the first `num_fixed` nodes open.
 std::optional<Choice> complete(const AssignmentProblem& problem, const Choice& choice,
                                int num_fixed);
 

@@ -83,21 +83,15 @@ class Prices {
 
   double way(graph::ValueId id, const sharding::TensorShardSpec& from,
              const sharding::TensorShardSpec& to) {
-    const auto [ways, is_new] = ways_.try_emplace({id, from});
     const graph::Value& value = graph_.value(id);
-    if (is_new)
-      ways->second = sharding::connection_seconds(from, value.shape, value.type, cost_.mesh(),
-                                                  cost_.step_price());
-    const auto found = ways->second.find(to);
-    return found == ways->second.end() ? std::numeric_limits<double>::infinity() : found->second;
+    return ways_.try_emplace(id, value.shape, value.type, cost_.mesh(), cost_.step_price())
+        .first->second.of(from, to);
   }
 
   const graph::Graph& graph_;
   const cost::CostModel& cost_;
   std::map<std::pair<graph::NodeId, std::string>, double> operators_;
-  std::map<std::pair<graph::ValueId, sharding::TensorShardSpec>,
-           std::map<sharding::TensorShardSpec, double>>
-      ways_;
+  std::map<graph::ValueId, sharding::ConnectionSeconds> ways_;
 };
 
 /// On several axes a sum may be reduced axis by axis, which no strategy does: it is left to the
