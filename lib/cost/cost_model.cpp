@@ -289,7 +289,10 @@ sharding::Connection CostModel::reduction(const OpShardSpec& spec, std::size_t i
   if (!step) return {};
   const double seconds = step_seconds(*step, shape, type);
   if (std::isinf(seconds) || !crosses_levels(*step)) return {{*step}, seconds};
-  return sharding::connect(step->before, step->after, shape, type, mesh_, step_price());
+  const auto price = [this](const ReshardStep& each, const Shape& of, graph::DataType with) {
+    return step_seconds(each, of, with);
+  };
+  return sharding::connect(step->before, step->after, shape, type, mesh_, price);
 }
 
 double CostModel::step_seconds(const ReshardStep& step, const Shape& shape,

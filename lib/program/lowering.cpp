@@ -148,6 +148,7 @@ void append_operator(graph::NodeId id, const cost::CostModel& cost, Versions& ve
 
 Program lower(const graph::Graph& graph, const plan::Plan& plan, const cost::CostModel& cost) {
   require(plan.operators.size() == graph.nodes.size(), "a plan has a strategy for every node");
+  require(plan.mesh == cost.mesh(), "a plan is lowered by the prices of its mesh");
   Program program;
   program.graph = graph;
   program.mesh = plan.mesh;

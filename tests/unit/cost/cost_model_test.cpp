@@ -352,13 +352,11 @@ TEST_CASE("a reduction that crosses a slow link goes within nodes first where th
   // One dimension is split within a node and the other between them, until the last step.
   const Connection scattered = chain({2, 4}, "RS01,S01R->S01R reduce-scatter");
   CHECK(text_of(scattered) == "reduce-scatter 1, reduce-scatter 0, all-to-all 1");
-  CHECK(scattered.seconds ==
-        Approx(within + 2 + 128 / (2 * 5.0) + 3 * (1 + 64 / (4 * 4 * 100.0))));
+  CHECK(scattered.seconds == Approx(within + 2 + 128 / (2 * 5.0) + 3 * (1 + 64 / (4 * 4 * 100.0))));
   // All of a node have the same terms: each sends a part.
   const Connection parts = chain({2, 4}, "RS0,S0R->RR all-reduce");
   CHECK(text_of(parts) == "slice 1, all-reduce 0, all-gather 1");
-  CHECK(parts.seconds ==
-        Approx(3 + 2 * 128 / 100.0 + 2 * (2 + 128 / (2 * 5.0)) + within));
+  CHECK(parts.seconds == Approx(3 + 2 * 128 / 100.0 + 2 * (2 + 128 / (2 * 5.0)) + within));
   CHECK(text_of(chain({2, 4}, "S1S0,S0R->S1R all-reduce")) == "all-reduce 0");
   CHECK(text_of(chain({2, 4}, "S0S1,S1R->S0R all-reduce")) == "all-reduce 1");
   CHECK(text_of(chain({2, 2, 4}, "RS012,S012R->RR all-reduce")) ==
@@ -382,11 +380,11 @@ TEST_CASE("over links that are nearly alike a reduction is one collective") {
   for (const auto& links : {std::vector<autopar::cost::Link>{{1, 10}}, {{1, 10}, {1, 5.1}}}) {
     device.links = links;
     const CostModel cost(device, DeviceMesh({2, 4}));
-    const Connection direct =
-        cost.reduction(choice_of(graph, cost.mesh(), "RS01,S01R->RR all-reduce"), 0, {8, 16},
-                       DataType::float32);
+    const Connection direct = cost.reduction(
+        choice_of(graph, cost.mesh(), "RS01,S01R->RR all-reduce"), 0, {8, 16}, DataType::float32);
     CHECK(text_of(direct) == "all-reduce 01");
-    CHECK(direct.seconds == Approx(14 * (1 + 512 / (8 * cost.device().links.back().bytes_per_second))));
+    CHECK(direct.seconds ==
+          Approx(14 * (1 + 512 / (8 * cost.device().links.back().bytes_per_second))));
   }
 }
 

@@ -98,17 +98,16 @@ TEST_CASE("a sum over nodes is reduced within them, then between them, and gathe
   sketch.output("y");
   const Program program =
       lower(sketch.graph, sketch.plan, sketch.cost(slow_between_nodes(/*devices_per_node=*/4)));
-  CHECK(text_of(program) ==
-        Lines{"y@RR+P01 = MatMul x@RS01 w@S01R", "y@S1R+P0 = reduce-scatter y@RR+P01",
-              "y@S1R = all-reduce y@S1R+P0", "y@RR = all-gather y@S1R"});
+  CHECK(text_of(program) == Lines{"y@RR+P01 = MatMul x@RS01 w@S01R",
+                                  "y@S1R+P0 = reduce-scatter y@RR+P01",
+                                  "y@S1R = all-reduce y@S1R+P0", "y@RR = all-gather y@S1R"});
   CHECK(program.outputs == std::vector{program.instructions.back().outputs[0]});
   CHECK(collective_totals(program) ==
         std::vector<bundle::CollectiveTotal>{{"all-gather", {1}, 8, 8 * (8 * 8 * 4)},
                                              {"all-reduce", {0}, 8, 8 * (2 * 8 * 4)},
                                              {"reduce-scatter", {1}, 8, 8 * (8 * 8 * 4)}});
   // Where all links are alike it is one collective.
-  CHECK(lowered(sketch) ==
-        Lines{"y@RR+P01 = MatMul x@RS01 w@S01R", "y@RR = all-reduce y@RR+P01"});
+  CHECK(lowered(sketch) == Lines{"y@RR+P01 = MatMul x@RS01 w@S01R", "y@RR = all-reduce y@RR+P01"});
 }
 
 TEST_CASE("an operator that splits what it normalises over is decomposed, with its reductions") {

@@ -82,8 +82,8 @@ TEST_CASE("a sum over nodes simulates as its steps, for what the formulas say") 
       bytes += *step.bytes;
     }
     CHECK(order == std::vector<std::string>{"ReduceScatter", "AllReduce", "AllGather"});
-    // 256 bytes within a node, twice, and a quarter of them between the two.
-    CHECK(communication == Approx(2 * 3 * (256 / 4) / 1e9 + 2 * (64 / 2) / 1e6));
+    // Quarters of 256 bytes within a node, twice, and halves of a quarter between the two nodes.
+    CHECK(communication == Approx(2 * 3 * 64 / 1e9 + 2 * 32 / 1e6));
     CHECK(bytes == 256 + 64 + 256);
     CHECK(simulation.steps(rank).back().begin_seconds + simulation.steps(rank).back().seconds ==
           Approx(simulation.seconds()));
