@@ -1,6 +1,7 @@
 #include "cost/cost_model.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <utility>
 
@@ -19,6 +20,11 @@ using sharding::Shape;
 using sharding::ShardingRule;
 using sharding::StepKind;
 using sharding::TensorShardSpec;
+
+/// Links whose bandwidths differ by less are of one level, such as two that were measured alike.
+/// There one collective is left to its library, which has better algorithms than rings for few
+/// bytes: by rings' latency alone several would seem cheaper.
+constexpr double level_ratio = 2;
 
 /// The factors that a sum of products sums over: shared by two inputs, and in no output.
 std::vector<bool> contracted_factors(const ShardingRule& rule) {
@@ -270,12 +276,23 @@ double CostModel::reduction_seconds(const graph::Graph& graph, const graph::Node
                   });
   }
   for (std::size_t i = 0; i < node.outputs.size(); ++i) {
-    if (const auto step = reduction_step(spec, i)) {
-      const graph::Value& value = graph.value(node.outputs[i]);
-      seconds += step_seconds(*step, value.shape, value.type);
-    }
+    if (node.outputs[i] == graph::no_value) continue;
+    const graph::Value& value = graph.value(node.outputs[i]);
+    seconds += reduction(spec, i, value.shape, value.type).seconds;
   }
   return seconds;
+}
+
+sharding::Connection CostModel::reduction(const OpShardSpec& spec, std::size_t i,
+                                          const Shape& shape, graph::DataType type) const {
+  const auto step = reduction_step(spec, i);
+  if (!step) return {};
+  const double seconds = step_seconds(*step, shape, type);
+  if (std::isinf(seconds) || !crosses_levels(*step)) return {{*step}, seconds};
+  const auto price = [this](const ReshardStep& each, const Shape& of, graph::DataType with) {
+    return step_seconds(each, of, with);
+  };
+  return sharding::connect(step->before, step->after, shape, type, mesh_, price);
 }
 
 double CostModel::step_seconds(const ReshardStep& step, const Shape& shape,
@@ -300,17 +317,28 @@ double CostModel::copy_seconds(const TensorShardSpec& spec, const Shape& shape,
 }
 
 LinkSpeed CostModel::slowest_link(const std::vector<int>& mesh_axes, StepKind kind) const {
-  const auto speed_of = [&](int axis) {
-    if (device_.gpus_per_node > 0) axis = leaves_node_[axis] ? 1 : 0;
-    return device_.link(axis).speed(kind);
-  };
-  LinkSpeed slowest = speed_of(mesh_axes.front());
+  LinkSpeed slowest = link_along(mesh_axes.front()).speed(kind);
   for (const int axis : mesh_axes) {
-    const LinkSpeed link = speed_of(axis);
+    const LinkSpeed link = link_along(axis).speed(kind);
     slowest.latency_seconds = std::max(slowest.latency_seconds, link.latency_seconds);
     slowest.bytes_per_second = std::min(slowest.bytes_per_second, link.bytes_per_second);
   }
   return slowest;
+}
+
+const Link& CostModel::link_along(int axis) const {
+  return device_.link(device_.gpus_per_node == 0 ? axis : leaves_node_[axis] ? 1 : 0);
+}
+
+bool CostModel::crosses_levels(const ReshardStep& step) const {
+  double fastest = 0;
+  for (int axis = 0; axis < mesh_.num_axes(); ++axis) {
+    const bool is_split = std::ranges::any_of(
+        step.before.dims, [&](const auto& axes) { return std::ranges::count(axes, axis) > 0; });
+    if (mesh_.axis_size(axis) > 1 && !is_split)
+      fastest = std::max(fastest, link_along(axis).speed(step.kind).bytes_per_second);
+  }
+  return fastest >= level_ratio * slowest_link(step.mesh_axes, step.kind).bytes_per_second;
 }
 
 sharding::StepPrice CostModel::step_price() const {

@@ -72,6 +72,12 @@ class CostModel {
   double work_seconds(const Work& work, graph::DataType type, const std::string& op_type) const;
   /// Nodes of one rule, with equal strategies, types, shapes and this key cost the same.
   std::string price_key(const graph::Graph& graph, const graph::Node& node) const;
+  /// The steps that reduce output `i`, of this shape and type: none, or an all-reduce or
+  /// reduce-scatter. Where it takes a link much slower than another that is free for it, the
+  /// cheapest chain of sharding::connect: so an all-reduce over axes within nodes and between them
+  /// becomes a reduce-scatter within, an all-reduce between, and an all-gather within.
+  sharding::Connection reduction(const sharding::OpShardSpec& spec, std::size_t i,
+                                 const sharding::Shape& shape, graph::DataType type) const;
   /// The reductions that the strategy does after the operator, or within it where it is
   /// decomposed.
   double reduction_seconds(const graph::Graph& graph, const graph::Node& node,
@@ -99,6 +105,10 @@ class CostModel {
   /// The greatest latency and the least bandwidth of several axes' links. Where devices stand in
   /// nodes, an axis that leaves one has the link between nodes.
   LinkSpeed slowest_link(const std::vector<int>& mesh_axes, sharding::StepKind kind) const;
+  const Link& link_along(int axis) const;
+  /// Whether the step crosses a link that is slow beside one along an axis that does not split the
+  /// tensor before it.
+  bool crosses_levels(const sharding::ReshardStep& step) const;
 
   DeviceModel device_;
   sharding::DeviceMesh mesh_;

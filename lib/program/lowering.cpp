@@ -7,7 +7,6 @@
 #include <utility>
 
 #include "base/error.h"
-#include "cost/cost_model.h"
 #include "sharding/decomposition.h"
 
 namespace autopar::program {
@@ -67,9 +66,9 @@ std::map<ValueId, TensorShardSpec> base_specs_of(const Program& program,
 /// way between two are nobody else's.
 class Versions {
  public:
-  Versions(Program& program, const sharding::StepPrice& price,
+  Versions(Program& program, const cost::CostModel& cost,
            std::map<ValueId, TensorShardSpec> base_specs)
-      : program_(program), price_(price), base_specs_(std::move(base_specs)) {}
+      : program_(program), price_(cost.step_price()), base_specs_(std::move(base_specs)) {}
 
   VersionId base(ValueId value) {
     const TensorShardSpec& spec = base_specs_.at(value);
@@ -101,13 +100,30 @@ class Versions {
 
  private:
   Program& program_;
-  const sharding::StepPrice& price_;
+  const sharding::StepPrice price_;
   const std::map<ValueId, TensorShardSpec> base_specs_;
   std::map<std::pair<ValueId, TensorShardSpec>, VersionId> known_;
 };
 
+/// Appends the steps that make the base version, and returns the version that they begin with.
+VersionId append_reduction(const std::vector<ReshardStep>& steps, ValueId value, Versions& versions,
+                           std::vector<Instruction>& instructions) {
+  const VersionId base = versions.base(value);
+  if (steps.empty()) return base;
+  const VersionId computed = versions.add({value, steps.front().before});
+  VersionId before = computed;
+  for (const ReshardStep& step : steps) {
+    const bool is_last = &step == &steps.back();
+    const VersionId after = is_last ? base : versions.add({value, step.after});
+    instructions.push_back({graph::no_node, step, {before}, {after}});
+    before = after;
+  }
+  return computed;
+}
+
 /// Appends the operator behind the versions that it reads, and its reductions behind it.
-void append_operator(graph::NodeId id, Versions& versions, Program& program) {
+void append_operator(graph::NodeId id, const cost::CostModel& cost, Versions& versions,
+                     Program& program) {
   const graph::Node& node = program.graph.node(id);
   const OpShardSpec& strategy = program.operators[id];
   Instruction instruction{.node = id, .step = {}, .inputs = {}, .outputs = {}};
@@ -117,14 +133,12 @@ void append_operator(graph::NodeId id, Versions& versions, Program& program) {
   }
   std::vector<Instruction> reductions;
   for (std::size_t i = 0; i < node.outputs.size(); ++i) {
+    const ValueId output = node.outputs[i];
     VersionId& computed = instruction.outputs.emplace_back(-1);
-    if (node.outputs[i] == graph::no_value) continue;
-    computed = versions.base(node.outputs[i]);
-    if (const auto step = cost::reduction_step(strategy, i)) {
-      const VersionId reduced = computed;
-      computed = versions.add({node.outputs[i], strategy.computed[i]});
-      reductions.push_back({graph::no_node, *step, {computed}, {reduced}});
-    }
+    if (output == graph::no_value) continue;
+    const graph::Value& value = program.graph.value(output);
+    const sharding::Connection chain = cost.reduction(strategy, i, value.shape, value.type);
+    computed = append_reduction(chain.steps, output, versions, reductions);
   }
   program.instructions.push_back(std::move(instruction));
   std::ranges::move(reductions, std::back_inserter(program.instructions));
@@ -132,18 +146,19 @@ void append_operator(graph::NodeId id, Versions& versions, Program& program) {
 
 }  // namespace
 
-Program lower(const graph::Graph& graph, const plan::Plan& plan, const sharding::StepPrice& price) {
+Program lower(const graph::Graph& graph, const plan::Plan& plan, const cost::CostModel& cost) {
   require(plan.operators.size() == graph.nodes.size(), "a plan has a strategy for every node");
+  require(plan.mesh == cost.mesh(), "a plan is lowered by the prices of its mesh");
   Program program;
   program.graph = graph;
   program.mesh = plan.mesh;
   for (const OpShardSpec& strategy : plan.operators)
     program.operators.push_back(without_idle_axes(strategy, plan.mesh));
   sharding::decompose_normalized(program.graph, program.operators, program.mesh);
-  Versions versions(program, price, base_specs_of(program, plan.stored, graph.values.size()));
+  Versions versions(program, cost, base_specs_of(program, plan.stored, graph.values.size()));
   for (const ValueId input : program.graph.inputs) program.inputs.push_back(versions.base(input));
   for (std::size_t id = 0; id < program.graph.nodes.size(); ++id)
-    append_operator(static_cast<graph::NodeId>(id), versions, program);
+    append_operator(static_cast<graph::NodeId>(id), cost, versions, program);
   for (const ValueId output : program.graph.outputs) {
     program.outputs.push_back(versions.base(output));
     require(!program.versions[program.outputs.back()].spec.is_partial(),

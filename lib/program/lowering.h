@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "bundle/meta_info.h"
+#include "cost/cost_model.h"
 #include "graph/graph.h"
 #include "plan/plan.h"
 #include "sharding/connect.h"
@@ -50,10 +51,10 @@ struct Program {
   }
 };
 
-/// `price` must be the one that the plan was searched with, so that the same chains are chosen.
+/// `cost` must be the one that the plan was searched with, so that the same chains are chosen.
 /// Small integer vectors (shapes, axes, pads) are whole on every rank whatever the plan stores,
 /// since operators need them when they are compiled.
-Program lower(const graph::Graph& graph, const plan::Plan& plan, const sharding::StepPrice& price);
+Program lower(const graph::Graph& graph, const plan::Plan& plan, const cost::CostModel& cost);
 
 /// One rank's graph: local shapes, weights as slices (views) of the model's, collectives as nodes
 /// of the domain "autopar", in the program's order, which all ranks share. Base versions, and so

@@ -117,10 +117,6 @@ void add_transfers(const StageGraph& stage, const plan::Plan& plan, int rank_in_
   shard.outputs.resize(stage.model_outputs.size());
 }
 
-sharding::StepPrice price_on(const cost::DeviceModel& device, const sharding::DeviceMesh& mesh) {
-  return cost::CostModel(device, mesh).step_price();
-}
-
 }  // namespace
 
 std::int64_t Transfer::bytes(const sharding::Message& message) const {
@@ -132,7 +128,7 @@ PipelineProgram lower(const PipelinePlan& plan, const cost::DeviceModel& device)
   for (std::size_t s = 0; s < plan.stages.size(); ++s) {
     const StagePlan& stage = plan.stages[s];
     program.stages.push_back(
-        lower(stage.stage.graph, stage.plan, price_on(device, stage.plan.mesh)));
+        lower(stage.stage.graph, stage.plan, cost::CostModel(device, stage.plan.mesh)));
     if (s > 0)
       append_transfers(plan.stages[s - 1], stage, static_cast<int>(s) - 1, program.transfers);
   }
@@ -193,8 +189,8 @@ std::vector<plan::CollectiveUse> collective_uses(const PipelinePlan& plan,
   };
   for (std::size_t s = 0; s < plan.stages.size(); ++s) {
     const StagePlan& stage = plan.stages[s];
-    for (const auto& use : collective_uses(program.stages[s], price_on(device, stage.plan.mesh)))
-      add(use);
+    const cost::CostModel cost(device, stage.plan.mesh);
+    for (const auto& use : collective_uses(program.stages[s], cost.step_price())) add(use);
     if (!stage.stage.sent.empty())
       add({.kind = "send", .mesh_axes = {}, .seconds = stage.transfer_seconds});
   }
@@ -221,7 +217,7 @@ std::vector<bundle::TransferInfo> transfer_infos(const PipelineProgram& program)
 std::int64_t predict_peak_bytes(const StageGraph& stage, const plan::Plan& plan,
                                 const cost::DeviceModel& device, int microbatches,
                                 const RunBytes& run_bytes) {
-  const Program program = lower(stage.graph, plan, price_on(device, plan.mesh));
+  const Program program = lower(stage.graph, plan, cost::CostModel(device, plan.mesh));
   std::vector<Exchange> received;
   std::vector<Exchange> sent;
   for (const ValueId value : stage.received) received.push_back({value});

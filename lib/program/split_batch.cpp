@@ -153,8 +153,9 @@ Program lower_without_collectives(Cut& cut) {
     const auto id = static_cast<ValueId>(v);
     if (cut.producers[id] == graph::no_node) cut.plan.stored.emplace(id, spec_of(cut, id));
   }
-  const sharding::StepPrice free = [](const auto&, const auto&, auto) { return 0.0; };
-  Program program = lower(cut.graph, cut.plan, free);
+  // On any device a slice is the cheapest chain where one leads there.
+  const cost::CostModel cost(cost::load_device_model("cpu"), cut.plan.mesh);
+  Program program = lower(cut.graph, cut.plan, cost);
   for (const Instruction& instruction : program.instructions) {
     if (!instruction.is_collective()) continue;
     throw NoSuchCut(

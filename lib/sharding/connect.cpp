@@ -71,9 +71,26 @@ std::vector<ReshardStep> steps_from(const TensorShardSpec& spec, const Shape& sh
   return steps;
 }
 
-/// Seconds, and the number of steps, which tells equal seconds apart; equal costs are told apart by
-/// the order in which steps are found, so that the answer is the same on every machine.
+/// Seconds, and the number of steps, which tells equal seconds apart.
 using Cost = std::pair<double, int>;
+
+/// Of equal costs the spec that splits outer dimensions goes on first: what is gathered along them
+/// need not be packed. The answer is the same on every machine.
+struct CheapestFirst {
+  using Way = std::pair<Cost, TensorShardSpec>;
+  bool operator()(const Way& a, const Way& b) const {
+    return a.first != b.first ? a.first < b.first : b.second < a.second;
+  }
+};
+
+/// One way to a spec is better than another where it is so by more than rounding, so that of equal
+/// ones, such as an all-reduce and the two collectives that it is made of, the shorter stays, which
+/// is found first: its last step is longer, and so begins from a cheaper spec.
+bool is_better(const Cost& cost, const Cost& known) {
+  constexpr double rounding = 1e-12;
+  return cost.first < known.first * (1 - rounding) ||
+         (cost.first <= known.first && cost.second < known.second);
+}
 
 /// How a spec was reached.
 struct Reached {
@@ -86,7 +103,7 @@ using ReachedSpecs = std::map<TensorShardSpec, Reached>;
 ReachedSpecs reach(const TensorShardSpec& src, const TensorShardSpec& dst, const Shape& shape,
                    graph::DataType type, const DeviceMesh& mesh, const StepPrice& price) {
   ReachedSpecs reached{{src, {}}};
-  std::set<std::pair<Cost, TensorShardSpec>> open{{Cost{}, src}};
+  std::set<CheapestFirst::Way, CheapestFirst> open{{Cost{}, src}};
   while (!open.empty()) {
     const auto [cost, spec] = *open.begin();
     open.erase(open.begin());
@@ -97,7 +114,7 @@ ReachedSpecs reach(const TensorShardSpec& src, const TensorShardSpec& dst, const
       require(next.first >= cost.first, "a step has no negative price");
       const auto known = reached.find(step.after);
       if (known != reached.end()) {
-        if (!(next < known->second.cost)) continue;
+        if (!is_better(next, known->second.cost)) continue;
         open.erase({known->second.cost, step.after});
       }
       open.emplace(next, step.after);

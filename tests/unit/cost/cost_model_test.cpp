@@ -318,6 +318,112 @@ TEST_CASE("where devices stand in nodes, an axis that leaves a node takes the li
                           DataType::float32) == Approx(7 * (2 + 320 / (8 * 5.0))));
 }
 
+namespace {
+
+/// Nodes of four: 100 bytes a second within them and 5 between, latencies 1 and 2.
+DeviceModel slow_between_nodes() {
+  DeviceModel device = slow_device();
+  device.gpus_per_node = 4;
+  device.links = {{1, 100}, {2, 5}};
+  return device;
+}
+
+std::string text_of(const Connection& chain) {
+  std::string text;
+  for (const ReshardStep& one : chain.steps) {
+    text += (text.empty() ? "" : ", ") + std::string(name_of(one.kind)) + " ";
+    for (const int axis : one.mesh_axes) text += std::to_string(axis);
+  }
+  return text;
+}
+
+}  // namespace
+
+TEST_CASE("a reduction that crosses a slow link goes within nodes first where that is cheaper") {
+  const Graph graph = product(8, 16, 16);  // makes 512 bytes
+  const auto chain = [&](const std::vector<int>& mesh, const char* text) {
+    const CostModel cost(slow_between_nodes(), DeviceMesh(mesh));
+    return cost.reduction(choice_of(graph, cost.mesh(), text), 0, {8, 16}, DataType::float32);
+  };
+  const double within = 3 * (1 + 512 / (4 * 100.0));
+  const Connection sum = chain({2, 4}, "RS01,S01R->RR all-reduce");
+  CHECK(text_of(sum) == "reduce-scatter 1, all-reduce 0, all-gather 1");
+  CHECK(sum.seconds == Approx(within + 2 * (2 + 128 / (2 * 5.0)) + within));
+  // One dimension is split within a node and the other between them, until the last step.
+  const Connection scattered = chain({2, 4}, "RS01,S01R->S01R reduce-scatter");
+  CHECK(text_of(scattered) == "reduce-scatter 1, reduce-scatter 0, all-to-all 1");
+  CHECK(scattered.seconds == Approx(within + 2 + 128 / (2 * 5.0) + 3 * (1 + 64 / (4 * 4 * 100.0))));
+  // All of a node have the same terms: each sends a part.
+  const Connection parts = chain({2, 4}, "RS0,S0R->RR all-reduce");
+  CHECK(text_of(parts) == "slice 1, all-reduce 0, all-gather 1");
+  CHECK(parts.seconds == Approx(3 + 2 * 128 / 100.0 + 2 * (2 + 128 / (2 * 5.0)) + within));
+  CHECK(text_of(chain({2, 4}, "S1S0,S0R->S1R all-reduce")) == "all-reduce 0");
+  CHECK(text_of(chain({2, 4}, "S0S1,S1R->S0R all-reduce")) == "all-reduce 1");
+  CHECK(text_of(chain({2, 2, 4}, "RS012,S012R->RR all-reduce")) ==
+        "reduce-scatter 2, reduce-scatter 1, all-reduce 0, all-gather 1, all-gather 2");
+  CHECK(text_of(chain({8}, "RS0,S0R->RR all-reduce")) == "all-reduce 0");
+  CHECK(text_of(chain({2, 4}, "RR,RR->RR")).empty());
+}
+
+TEST_CASE("a number, which no axis can split, is reduced level by level") {
+  const Graph graph = sketch("ReduceSum", {of({16, 1}), ints({0})}, {of({1, 1})});
+  const CostModel cost(slow_between_nodes(), DeviceMesh({2, 4}));
+  const Connection chain = cost.reduction(choice_of(graph, cost.mesh(), "S01R,R->RR all-reduce"), 0,
+                                          {1, 1}, DataType::float32);
+  CHECK(text_of(chain) == "all-reduce 0, all-reduce 1");
+  CHECK(chain.seconds == Approx(2 * (2 + 4 / (2 * 5.0)) + 6 * (1 + 4 / (4 * 100.0))));
+}
+
+TEST_CASE("over links that are nearly alike a reduction is one collective") {
+  const Graph graph = product(8, 16, 16);
+  DeviceModel device = slow_device();
+  for (const auto& links : {std::vector<autopar::cost::Link>{{1, 10}}, {{1, 10}, {1, 5.1}}}) {
+    device.links = links;
+    const CostModel cost(device, DeviceMesh({2, 4}));
+    const Connection direct = cost.reduction(
+        choice_of(graph, cost.mesh(), "RS01,S01R->RR all-reduce"), 0, {8, 16}, DataType::float32);
+    CHECK(text_of(direct) == "all-reduce 01");
+    CHECK(direct.seconds ==
+          Approx(14 * (1 + 512 / (8 * cost.device().links.back().bytes_per_second))));
+  }
+}
+
+TEST_CASE("no reduction costs more than its one collective, nor than the textbook's three") {
+  const DeviceMesh mesh({2, 4});
+  const CostModel cost(slow_between_nodes(), mesh);
+  std::size_t dearer = 0;
+  for (const auto& [m, n] : {std::pair{1, 1}, {1, 7}, {8, 16}, {5, 3}, {64, 2}, {1, 400}}) {
+    const Graph graph = product(m, 8, n);
+    const Shape shape{m, n};
+    for (const OpShardSpec& choice : choices_of(graph, mesh)) {
+      const auto direct = reduction_step(choice, 0);
+      if (!direct) continue;
+      CAPTURE(m, n, to_string(choice));
+      const Connection chain = cost.reduction(choice, 0, shape, DataType::float32);
+      const double alone = cost.step_seconds(*direct, shape, DataType::float32);
+      CHECK(chain.seconds <= alone);
+      if (chain.seconds < alone) ++dearer;
+      CHECK(chain.steps.front().before == choice.computed[0]);
+      CHECK(chain.steps.back().after == choice.outputs[0]);
+      double sum = 0;
+      for (const ReshardStep& one : chain.steps)
+        sum += cost.step_seconds(one, shape, DataType::float32);
+      CHECK(sum == Approx(chain.seconds));
+      if (direct->kind != StepKind::all_reduce || direct->mesh_axes.size() < 2) continue;
+      for (std::size_t d = 0; d < 2; ++d) {
+        const std::int64_t share = (shape[d] + 3) / 4;
+        if (shape[d] < 2) continue;
+        const double bytes = 4.0 * m * n;
+        CHECK(chain.seconds <= 6 * (1 + bytes / 400) +
+                                   2 * (2 + bytes / static_cast<double>(shape[d]) *
+                                                static_cast<double>(share) / 10) +
+                                   1e-9);
+      }
+    }
+  }
+  CHECK(dearer > 10);
+}
+
 TEST_CASE("a batch of products is as fast an operation as one of them") {
   DeviceModel device = slow_device();
   device.flops_per_second = {

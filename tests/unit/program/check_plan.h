@@ -48,11 +48,12 @@ inline double error_of(const graph::Tensor& whole, const std::vector<graph::Rang
 /// Runs the plan's shards on these inputs, and the whole graph. Compares the outputs, what is
 /// counted of communication with what is predicted, and arenas with their bounds.
 inline void check_plan(const graph::Graph& graph, const plan::Plan& plan,
-                       const std::vector<graph::Tensor>& inputs) {
+                       const std::vector<graph::Tensor>& inputs,
+                       const cost::DeviceModel& device = cost::load_device_model("cpu")) {
   INFO(text_of(graph, plan));
   const sharding::DeviceMesh& mesh = plan.mesh;
-  const cost::CostModel cost(cost::load_device_model("cpu"), mesh);
-  const program::Program program = program::lower(graph, plan, cost.step_price());
+  const cost::CostModel cost(device, mesh);
+  const program::Program program = program::lower(graph, plan, cost);
   std::vector<graph::Graph> shards;
   std::vector<std::vector<graph::Tensor>> local_inputs;
   for (int rank = 0; rank < mesh.num_devices(); ++rank) {
@@ -71,7 +72,7 @@ inline void check_plan(const graph::Graph& graph, const plan::Plan& plan,
   for (const graph::Graph& shard : shards) {
     peak = std::max(peak, program::predict_memory(shard).peak_bytes);
   }
-  CHECK(program::predict_peak_bytes(graph::whole_stage(graph), plan, cost.device()) == peak);
+  CHECK(program::predict_peak_bytes(graph::whole_stage(graph), plan, device) == peak);
 
   std::vector<bundle::CollectiveTotal> counted;
   for (std::size_t rank = 0; rank < ranks.size(); ++rank) {

@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "cost/cost_model.h"
 #include "unit/program/plan_sketch.h"
+#include "unit/program/slow_between_nodes.h"
 
 using namespace autopar;
 using namespace autopar::program;
@@ -33,7 +34,7 @@ Lines text_of(const Program& program) {
 }
 
 Lines lowered(const PlanSketch& sketch) {
-  return text_of(lower(sketch.graph, sketch.plan, sketch.price()));
+  return text_of(lower(sketch.graph, sketch.plan, sketch.cost()));
 }
 
 }  // namespace
@@ -89,6 +90,26 @@ TEST_CASE("partial values are reduced right behind their operator") {
                                  "z@RR+P0 = MatMul x@RS0 w@S0R", "z@S0R = reduce-scatter z@RR+P0"});
 }
 
+TEST_CASE("a sum over nodes is reduced within them, then between them, and gathered within them") {
+  PlanSketch sketch("2x4");
+  sketch.input("x", {8, 8}, "RS01");
+  sketch.weight("w", {8, 8}, "S01R");
+  sketch.node("MatMul", {"x", "w"}, "y", {8, 8}, "RS01,S01R->RR all-reduce");
+  sketch.output("y");
+  const Program program =
+      lower(sketch.graph, sketch.plan, sketch.cost(slow_between_nodes(/*devices_per_node=*/4)));
+  CHECK(text_of(program) == Lines{"y@RR+P01 = MatMul x@RS01 w@S01R",
+                                  "y@S1R+P0 = reduce-scatter y@RR+P01",
+                                  "y@S1R = all-reduce y@S1R+P0", "y@RR = all-gather y@S1R"});
+  CHECK(program.outputs == std::vector{program.instructions.back().outputs[0]});
+  CHECK(collective_totals(program) ==
+        std::vector<bundle::CollectiveTotal>{{"all-gather", {1}, 8, 8 * (8 * 8 * 4)},
+                                             {"all-reduce", {0}, 8, 8 * (2 * 8 * 4)},
+                                             {"reduce-scatter", {1}, 8, 8 * (8 * 8 * 4)}});
+  // Where all links are alike it is one collective.
+  CHECK(lowered(sketch) == Lines{"y@RR+P01 = MatMul x@RS01 w@S01R", "y@RR = all-reduce y@RR+P01"});
+}
+
 TEST_CASE("an operator that splits what it normalises over is decomposed, with its reductions") {
   PlanSketch sketch("2");
   sketch.input("x", {4, 8}, "RS0");
@@ -104,7 +125,7 @@ TEST_CASE("an operator that splits what it normalises over is decomposed, with i
               sum + "@RR+P0 = ReduceSum y/Exp2/y@RS0 y/ints_1@R",
               sum + "@RR = all-reduce " + sum + "@RR+P0", "y@RS0 = Div y/Exp2/y@RS0 " + sum + "@RR",
               "y@S0R = all-to-all y@RS0", "z@S0R = Softmax y@S0R"});
-  const Program program = lower(sketch.graph, sketch.plan, sketch.price());
+  const Program program = lower(sketch.graph, sketch.plan, sketch.cost());
   CHECK(collective_totals(program).front() ==
         bundle::CollectiveTotal{"all-reduce", {0}, 4, 4 * (4 * 1 * 4)});
 }
@@ -126,7 +147,7 @@ TEST_CASE("bytes are payloads summed over calls and ranks") {
   sketch.node("Tanh", {"x"}, "b", {6, 8}, "RS0->RS0");
   sketch.output("s");
   sketch.output("b");
-  const Program program = lower(sketch.graph, sketch.plan, sketch.price());
+  const Program program = lower(sketch.graph, sketch.plan, sketch.cost());
   CHECK(collective_totals(program) ==
         std::vector<bundle::CollectiveTotal>{{"all-gather", {0}, 4, 4 * (6 * 8 * 4)},
                                              {"all-reduce", {0}, 4, 4 * (1 * 8 * 4)},
@@ -165,7 +186,7 @@ TEST_CASE("inputs and outputs of the program are the model's, as stored and as l
   sketch.node("Tanh", {"y"}, "z", {4, 4}, "RR->RR");
   sketch.output("z");
   sketch.output("y");
-  const Program program = lower(sketch.graph, sketch.plan, sketch.price());
+  const Program program = lower(sketch.graph, sketch.plan, sketch.cost());
   const auto text = [&](VersionId id) {
     const Version& version = program.versions[static_cast<std::size_t>(id)];
     CHECK(version.is_base);

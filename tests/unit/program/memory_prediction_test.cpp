@@ -52,12 +52,12 @@ TEST_CASE("alike ranks need the same memory, and a plan's peak is that of its fu
   for (const char* mesh_text : {"3", "4", "2x2", "3x2"}) {
     const auto mesh = sharding::DeviceMesh::parse(mesh_text);
     const auto device = cost::load_device_model("cpu");
-    const auto price = cost::CostModel(device, mesh).step_price();
+    const cost::CostModel cost(device, mesh);
     Random random(7);
     for (int round = 0; round < 3; ++round) {
       INFO(name << " on " << mesh_text << ", round " << round);
       const plan::Plan plan = random_plan(random, graph, mesh);
-      const program::Program program = program::lower(graph, plan, price);
+      const program::Program program = program::lower(graph, plan, cost);
       std::int64_t peak = 0;
       int ranks = 0;
       for (const std::vector<int>& alike : program::alike_ranks(program)) {

@@ -57,7 +57,7 @@ struct TwoProducts {
   }
 
   std::int64_t reductions(const plan::Plan& plan, const cost::CostModel& cost) const {
-    const auto program = program::lower(graph, plan, cost.step_price());
+    const auto program = program::lower(graph, plan, cost);
     return std::ranges::count_if(program.instructions, [](const program::Instruction& each) {
       return each.is_collective() && (each.step.kind == sharding::StepKind::all_reduce ||
                                       each.step.kind == sharding::StepKind::reduce_scatter);

@@ -70,8 +70,8 @@ class PlanSketch {
     return static_cast<graph::ValueId>(found - graph.values.begin());
   }
 
-  sharding::StepPrice price() const {
-    return cost::CostModel(cost::load_device_model("cpu"), plan.mesh).step_price();
+  cost::CostModel cost(const cost::DeviceModel& device = cost::load_device_model("cpu")) const {
+    return {device, plan.mesh};
   }
 
   graph::Graph graph;

@@ -17,7 +17,7 @@ using Names = std::vector<std::string>;
 namespace {
 
 std::vector<Graph> shards_of(const PlanSketch& sketch) {
-  const Program program = lower(sketch.graph, sketch.plan, sketch.price());
+  const Program program = lower(sketch.graph, sketch.plan, sketch.cost());
   std::vector<Graph> shards;
   for (int rank = 0; rank < sketch.plan.mesh.num_devices(); ++rank) {
     shards.push_back(rank_graph(program, rank));

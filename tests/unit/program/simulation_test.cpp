@@ -4,8 +4,11 @@
 #include <map>
 #include <tuple>
 
+#include "unit/program/plan_sketch.h"
 #include "unit/program/random_graph.h"
 #include "unit/program/random_pipeline.h"
+#include "unit/program/slow_between_nodes.h"
+#include "unit/search/plan_pricing.h"
 
 using namespace autopar;
 using namespace autopar::program;
@@ -28,7 +31,64 @@ void price(plan::PipelinePlan& plan, const Simulation& simulation) {
   }
 }
 
+plan::PipelinePlan one_stage(const graph::Graph& graph, const plan::Plan& plan) {
+  plan::PipelinePlan pipeline;
+  pipeline.stages.push_back({.stage = graph::whole_stage(graph), .plan = plan});
+  return pipeline;
+}
+
 }  // namespace
+
+TEST_CASE("a plan over nodes simulates in the time that the search proved to be the least") {
+  std::size_t chains = 0;
+  for (const auto& [mesh_text, per_node] : {std::pair("2x2", 2), {"2x2x2", 4}}) {
+    const cost::DeviceModel device = slow_between_nodes(per_node);
+    const cost::CostModel cost(device, sharding::DeviceMesh::parse(mesh_text));
+    for (unsigned seed = 0; seed < 20; ++seed) {
+      CAPTURE(mesh_text, seed);
+      Random random(seed);
+      const graph::Graph graph = RandomGraph(random).grow(pick(random, 2, 8));
+      const search::SolvedPlan found = search::search_plan(graph, cost, within("device"));
+      const plan::PipelinePlan pipeline = one_stage(graph, found.plan);
+      const PipelineProgram program = lower(pipeline, device);
+      const Simulation simulation(pipeline, program, device);
+      CHECK(found.report.proven_optimal);
+      CHECK(simulation.seconds() == Approx(found.plan.predicted.cost_seconds).margin(1e-10));
+      CHECK(simulation.seconds() == Approx(price_of(graph, cost, found.plan)));
+      chains += program.stages[0].instructions.size() - graph.nodes.size();
+    }
+  }
+  CHECK(chains > 0);
+}
+
+TEST_CASE("a sum over nodes simulates as its steps, for what the formulas say") {
+  const cost::DeviceModel device = slow_between_nodes(/*devices_per_node=*/4);
+  PlanSketch sketch("2x4");
+  sketch.input("x", {8, 8}, "RS01");
+  sketch.weight("w", {8, 8}, "S01R");
+  sketch.node("MatMul", {"x", "w"}, "y", {8, 8}, "RS01,S01R->RR all-reduce");
+  sketch.output("y");
+  const plan::PipelinePlan pipeline = one_stage(sketch.graph, sketch.plan);
+  const PipelineProgram program = lower(pipeline, device);
+  const Simulation simulation(pipeline, program, device);
+  for (int rank = 0; rank < 8; ++rank) {
+    std::vector<std::string> order;
+    double communication = 0;
+    std::int64_t bytes = 0;
+    for (const SimulatedStep& step : simulation.steps(rank)) {
+      if (step.lane != Lane::communication) continue;
+      order.push_back(step.op_type);
+      communication += step.seconds;
+      bytes += *step.bytes;
+    }
+    CHECK(order == std::vector<std::string>{"ReduceScatter", "AllReduce", "AllGather"});
+    // Quarters of 256 bytes within a node, twice, and halves of a quarter between the two nodes.
+    CHECK(communication == Approx(2 * 3 * 64 / 1e9 + 2 * 32 / 1e6));
+    CHECK(bytes == 256 + 64 + 256);
+    CHECK(simulation.steps(rank).back().begin_seconds + simulation.steps(rank).back().seconds ==
+          Approx(simulation.seconds()));
+  }
+}
 
 TEST_CASE("a simulated run ends when the objective says, and breaks no order") {
   const cost::DeviceModel device = cost::load_device_model("cpu");

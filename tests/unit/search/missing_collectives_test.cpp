@@ -118,7 +118,7 @@ double least_price(const graph::Graph& graph, const cost::CostModel& cost, std::
 /// Whether all that the plan takes is there.
 void check_collectives(const graph::Graph& graph, const cost::CostModel& cost,
                        const plan::Plan& plan) {
-  const program::Program program = program::lower(graph, plan, cost.step_price());
+  const program::Program program = program::lower(graph, plan, cost);
   for (const program::Instruction& step : program.instructions) {
     if (!step.is_collective()) continue;
     const graph::Value& value = program.value_of(step);

@@ -70,7 +70,7 @@ TEST_CASE("other shapes are split as the plan splits its own, weights above all"
       for (const auto& [id, spec] : plan.stored)
         if (!entry.inputs && graph.value(id).name == entry.name)
           CHECK(spec == entry.outputs->front());
-    CHECK_NOTHROW(program::lower(graph, plan, cost.step_price()));
+    CHECK_NOTHROW(program::lower(graph, plan, cost));
   }
 }
 
