@@ -4,7 +4,9 @@
 #include <map>
 #include <numeric>
 #include <set>
+#include <type_traits>
 #include <utility>
+#include <variant>
 
 namespace autopar::program {
 
@@ -39,6 +41,34 @@ std::vector<MemoryPeak::Buffer> alive_at(int step, const graph::Graph& graph,
   return alive;
 }
 
+bool is_alike(const graph::Value& a, const graph::Value& b) {
+  if (a.type != b.type || a.shape != b.shape) return false;
+  if (!a.constant || !b.constant) return !a.constant && !b.constant;
+  return a.constant->is_contiguous() == b.constant->is_contiguous();
+}
+
+bool is_alike(const graph::Attribute& a, const graph::Attribute& b) {
+  return std::visit(
+      [&]<typename T>(const T& value) {
+        const T* other = std::get_if<T>(&b);
+        if constexpr (std::is_same_v<T, graph::Tensor>)
+          return other != nullptr && value.data() == other->data();
+        else
+          return other != nullptr && value == *other;
+      },
+      a);
+}
+
+/// A collective's attributes name ranks.
+bool is_alike(const graph::Node& a, const graph::Node& b) {
+  return a.op_type == b.op_type && a.domain == b.domain && a.inputs == b.inputs &&
+         a.outputs == b.outputs && a.body == b.body &&
+         (a.domain == graph::collective_domain ||
+          std::ranges::equal(a.attributes, b.attributes, [](const auto& x, const auto& y) {
+            return x.first == y.first && is_alike(x.second, y.second);
+          }));
+}
+
 }  // namespace
 
 std::vector<std::vector<int>> alike_ranks(const Program& program) {
@@ -53,6 +83,16 @@ std::vector<std::vector<int>> alike_ranks(const Program& program) {
   std::vector<std::vector<int>> result;
   for (auto& [likeness, ranks] : classes) result.push_back(std::move(ranks));
   return result;
+}
+
+bool are_alike(const graph::Graph& a, const graph::Graph& b) {
+  return a.inputs == b.inputs && a.outputs == b.outputs &&
+         std::ranges::equal(a.values, b.values, [](const graph::Value& x, const graph::Value& y) {
+           return is_alike(x, y);
+         }) &&
+         std::ranges::equal(a.nodes, b.nodes, [](const graph::Node& x, const graph::Node& y) {
+           return is_alike(x, y);
+         });
 }
 
 std::int64_t most_run_bytes(const graph::Graph& rank_graph, int microbatches) {

@@ -223,10 +223,14 @@ std::int64_t predict_peak_bytes(const StageGraph& stage, const plan::Plan& plan,
   for (const ValueId value : stage.received) received.push_back({value});
   for (const ValueId value : stage.sent) sent.push_back({value});
   std::int64_t peak = 0;
+  std::vector<Graph> shards;
   for (const std::vector<int>& ranks : alike_ranks(program)) {
     Graph shard = rank_graph(program, ranks.front());
     add_transfers(stage, plan, ranks.front(), received, sent, shard);
+    if (std::ranges::any_of(shards, [&](const Graph& known) { return are_alike(known, shard); }))
+      continue;
     peak = std::max(peak, predict_memory(shard, microbatches, run_bytes).peak_bytes);
+    shards.push_back(std::move(shard));
   }
   return peak;
 }
