@@ -26,7 +26,8 @@ using Frontier = std::vector<int>;
 struct FrontierHash {
   std::size_t operator()(const Frontier& frontier) const {
     std::size_t hash = 0;
-    for (const int strategy : frontier) hash = hash * 1'000'003 + static_cast<std::size_t>(strategy);
+    for (const int strategy : frontier)
+      hash = hash * 1'000'003 + static_cast<std::size_t>(strategy);
     return hash;
   }
 };
@@ -139,8 +140,7 @@ std::vector<Cost> costs_with(const AssignmentProblem& problem, int node,
     const std::size_t chosen = frontier[place - frontier_nodes.begin()];
     const std::size_t columns = problem.nodes[edge.b].costs.size();
     for (std::size_t s = 0; s < costs.size(); ++s) {
-      const Cost pair =
-          edge.costs[edge.a == node ? s * columns + chosen : chosen * columns + s];
+      const Cost pair = edge.costs[edge.a == node ? s * columns + chosen : chosen * columns + s];
       costs[s] = costs[s] >= impossible || pair >= impossible ? impossible : costs[s] + pair;
     }
   }
@@ -280,8 +280,7 @@ std::optional<Cost> least_cost(const AssignmentProblem& problem, double most_ste
 Price price_of_choice(const AssignmentProblem& problem, const Choice& choice) {
   Price price;
   const auto add = [&](Cost cost) {
-    price.cost =
-        price.cost >= impossible || cost >= impossible ? impossible : price.cost + cost;
+    price.cost = price.cost >= impossible || cost >= impossible ? impossible : price.cost + cost;
   };
   for (std::size_t i = 0; i < choice.size(); ++i) add(problem.nodes[i].costs[choice[i]]);
   for (const auto& edge : problem.edges)

@@ -111,10 +111,9 @@ TEST_CASE("no bound of any method is above any method's plan under the same limi
           if (predicts_shards) options.run_bytes = program::most_run_bytes;
           options.warns = false;
           if (part > 0)
-            options.memory = {
-                MemoryPolicy::Kind::bytes,
-                std::max<std::int64_t>(1, static_cast<std::int64_t>(
-                                              part * static_cast<double>(peak)))};
+            options.memory = {MemoryPolicy::Kind::bytes,
+                              std::max<std::int64_t>(
+                                  1, static_cast<std::int64_t>(part * static_cast<double>(peak)))};
           const Told told = ask_all(model.graph, cost, options);
           if (part == 0) peak = told.largest_peak;
           CAPTURE(model.name, mesh, predicts_shards, part, told.by_bound, told.by_cost);

@@ -7,6 +7,8 @@
 #include <numeric>
 #include <optional>
 
+#include "assignment/presolve/presolve.h"
+#include "assignment/relaxation/relaxation.h"
 #include "layered_graph.h"
 #include "plan_pricing.h"
 #include "search/plan_builder.h"
@@ -31,11 +33,12 @@ constexpr double most_steps = 1e5;
 /// Larger problems are left out.
 constexpr double most_costs = 1e5;
 constexpr double most_costs_for_glpk = 5000;
+constexpr double costs_to_relax = 3e5;
 
 cost::CostModel random_machine(Random& random, int axes) {
-  const std::string mesh =
-      axes == 2 ? any_of<std::string>(random, {"2x2", "2x3", "3x2", "2x4"})
-                : any_of<std::string>(random, {"2x2x2", "2x2x2", "2x3x2", "2x2x3"});
+  const std::string mesh = axes == 2
+                               ? any_of<std::string>(random, {"2x2", "2x3", "3x2", "2x4"})
+                               : any_of<std::string>(random, {"2x2x2", "2x2x2", "2x3x2", "2x2x3"});
   const std::string device = any_of<std::string>(random, {"h200", "l4", "cpu"});
   return {cost::load_device_model(device), sharding::DeviceMesh::parse(mesh)};
 }
@@ -133,8 +136,8 @@ SolveOptions hasty() {
   SolveOptions options = without_labels();
   options.parameters.exact.most_strategies_for_glpk = 0;
   options.parameters.folded.least_seconds_to_relax = 0;
-  options.patience_seconds = 0.01;
-  options.small_gap = 0.2;
+  options.patience_seconds = 0;
+  options.small_gap = 0.5;
   return options;
 }
 
@@ -166,6 +169,7 @@ void require_truth(const AssignmentProblem& problem, const SolveOptions& options
 
 /// What the instances were like.
 struct Counts {
+  int folded = 0;
   int compared = 0;
   int infeasible = 0;
   int binding = 0;  ///< cost more than without limits
@@ -174,8 +178,7 @@ struct Counts {
 };
 
 /// The true cost, counted; nullopt where it takes too long to find.
-std::optional<Cost> truth_of(const AssignmentProblem& problem, const Drawn& drawn,
-                             Counts& counts) {
+std::optional<Cost> truth_of(const AssignmentProblem& problem, const Drawn& drawn, Counts& counts) {
   if (size_of(problem) > most_costs) return std::nullopt;
   const std::optional<Cost> least = assignment::least_cost(problem, most_steps);
   if (!least) return std::nullopt;
@@ -190,13 +193,39 @@ std::optional<Cost> truth_of(const AssignmentProblem& problem, const Drawn& draw
   return least;
 }
 
+/// The relaxation's bound is one, also where it begins with that of the folded problem.
+void require_bounds(const AssignmentProblem& problem, Cost least, Counts& counts) {
+  const auto presolved = assignment::presolve(problem);
+  if (!presolved) REQUIRE(least >= impossible);
+  if (!presolved || presolved->core.nodes.empty()) return;
+  const AssignmentProblem& core = presolved->core;
+  const auto relax = [&](assignment::Relaxation& relaxation) {
+    relaxation.advance(costs_to_relax, impossible, {});
+    REQUIRE(relaxation.bound() + presolved->constant <= least);
+  };
+  assignment::Relaxation plain(core, {}, 0);
+  relax(plain);
+  const auto folding = assignment::Folding::make(core);
+  if (!folding) return;
+  ++counts.folded;
+  assignment::Relaxation folded(folding->problem(), {}, 0);
+  folded.advance(costs_to_relax, impossible, {});
+  assignment::Relaxation begun(core, {}, 0);
+  begun.start_from(folded, *folding);
+  relax(begun);
+  if (folded.choice().empty()) return;
+  const assignment::Choice choice = presolved->original(folding->unfolded(folded.choice()));
+  REQUIRE(price_of_choice(problem, choice).cost ==
+          presolved->constant + price_of_choice(folding->problem(), folded.choice()).cost);
+}
+
 /// Solves it in several ways.
 void compare(const AssignmentProblem& problem, const Drawn& drawn, Counts& counts) {
   const std::optional<Cost> least = truth_of(problem, drawn, counts);
   if (!least) return;
   require_truth(problem, {}, *least);
-  if (counts.compared % 4 == 0 && *least < impossible)
-    require_honest(problem, assignment::solve(problem, hasty()), *least);
+  require_bounds(problem, *least, counts);
+  if (*least < impossible) require_honest(problem, assignment::solve(problem, hasty()), *least);
   if (size_of(problem) > most_costs_for_glpk || drawn.repeats) return;
   if (counts.compared % 2 == 0) require_truth(problem, without_labels(), *least);
   if (counts.compared % 4 == 1) require_truth(problem, {.presolve = false}, *least);
@@ -250,7 +279,8 @@ TEST_CASE("a thousand problems of small graphs under limits are solved as by bru
   Random random(2026);
   Counts counts;
   for (int round = 0; counts.compared < 1000; ++round) {
-    const Drawn drawn = round % 10 == 0 ? Drawn::many_layers(random) : Drawn::some_operators(random);
+    const Drawn drawn =
+        round % 10 == 0 ? Drawn::many_layers(random) : Drawn::some_operators(random);
     for (const MemoryPolicy& memory : memories_for(random, drawn)) {
       PlanProblem built = build_plan_problem(drawn.graph, drawn.cost, with(memory));
       CAPTURE(round, counts.compared, to_string(drawn.cost.mesh()), static_cast<int>(memory.kind),
@@ -265,6 +295,7 @@ TEST_CASE("a thousand problems of small graphs under limits are solved as by bru
   CHECK(counts.binding > 150);
   CHECK(counts.of_three_axes > 250);
   CHECK(counts.repeated > 30);
+  CHECK(counts.folded > 5);
 }
 
 TEST_CASE("plans of small graphs under limits are those of brute force; so are GLPK's") {
@@ -272,7 +303,8 @@ TEST_CASE("plans of small graphs under limits are those of brute force; so are G
   Counts counts;
   int asked_glpk = 0;
   for (int round = 0; counts.compared < 120; ++round) {
-    const Drawn drawn = round % 25 == 0 ? Drawn::many_layers(random) : Drawn::some_operators(random);
+    const Drawn drawn =
+        round % 25 == 0 ? Drawn::many_layers(random) : Drawn::some_operators(random);
     for (const MemoryPolicy& memory : memories_for(random, drawn)) {
       search::SearchOptions options = with(memory);
       const AssignmentProblem problem =

@@ -67,9 +67,7 @@ class LayeredGraph {
     x_ = append("MatMul", {x_, weight({hidden_, width_})}, {rows_, width_});
   }
   void activation(ValueId /*first*/) { x_ = append("Gelu", {x_}, {rows_, width_}); }
-  void scale(ValueId /*first*/) {
-    x_ = append("Mul", {x_, weight({width_})}, {rows_, width_});
-  }
+  void scale(ValueId /*first*/) { x_ = append("Mul", {x_, weight({width_})}, {rows_, width_}); }
   void residual(ValueId first) { x_ = append("Add", {x_, first}, {rows_, width_}); }
   void centre(ValueId /*first*/) {
     const ValueId mean = append("ReduceMean", {x_, axis(1)}, {rows_, 1});
