@@ -28,8 +28,8 @@ using search::PlanProblem;
 
 namespace {
 
-/// Steps of the search that makes all choices, about a tenth of a second.
-constexpr double most_steps = 1e5;
+/// Steps of the search that makes all choices, some hundredths of a second.
+constexpr double most_steps = 6e4;
 /// Larger problems are left out.
 constexpr double most_costs = 1e5;
 constexpr double most_costs_for_glpk = 5000;
@@ -52,8 +52,8 @@ struct Drawn {
   static Drawn some_operators(Random& random) {
     const int axes = pick(random, 2, 3);
     graph::Graph graph = pick(random, 0, 1) == 0
-                             ? LayeredGraph(random).grow(1, pick(random, 1, 4))
-                             : RandomGraph(random).grow(pick(random, 1, axes == 2 ? 4 : 1));
+                             ? LayeredGraph(random).grow(1, pick(random, 1, axes == 2 ? 4 : 3))
+                             : RandomGraph(random).grow(pick(random, 1, axes == 2 ? 3 : 1));
     return {std::move(graph), random_machine(random, axes)};
   }
   static Drawn many_layers(Random& random) {
