@@ -37,11 +37,10 @@ std::optional<Incumbent> solve_exactly(const Subproblem& component, SolveContext
   const AssignmentProblem& problem = component.problem;
   const SolverParameters::Exact& parameters = context.parameters().exact;
   if (problem.usage_limits.empty()) return eliminate(problem, parameters.most_cells_of_a_table);
-  if (count_strategies(problem) <= parameters.most_strategies_for_glpk) {
-    return solve_by_glpk(component, context);
-  }
-  if (problem.nodes.size() > parameters.most_nodes_for_labels) return std::nullopt;
-  return solve_by_labels(component, context);
+  if (problem.nodes.size() <= parameters.most_nodes_for_labels)
+    if (auto solved = solve_by_labels(component, context)) return solved;
+  if (count_strategies(problem) > parameters.most_strategies_for_glpk) return std::nullopt;
+  return solve_by_glpk(component, context);
 }
 
 }  // namespace autopar::assignment

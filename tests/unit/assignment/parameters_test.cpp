@@ -87,6 +87,8 @@ TEST_CASE("the solver follows its parameters") {
   problem.edges = {{.a = 0, .b = 1, .costs = {0, 3, 3, 1}}};
   problem.usage_limits = {8};
   SolveOptions options;
+  CHECK(solve(problem, options).glpk_seconds == 0);
+  set_parameter(options.parameters, "exact.most_nodes_for_labels=0");
   CHECK(solve(problem, options).glpk_seconds > 0);
   set_parameter(options.parameters, "exact.most_strategies_for_glpk=0");
   CHECK(solve(problem, options).glpk_seconds == 0);

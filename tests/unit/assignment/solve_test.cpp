@@ -1,9 +1,8 @@
-#include <atomic>
 #include <catch2/catch.hpp>
-#include <thread>
 
 #include "assignment/assignment_problem.h"
 #include "unit/assignment/brute_force.h"
+#include "unit/assignment/load.h"
 #include "unit/assignment/small_problems.h"
 
 using namespace autopar::assignment;
@@ -184,26 +183,6 @@ TEST_CASE("out of patience, the gaps of parts that nothing joins add up to one s
   }
   CHECK(unproven > 0);
 }
-
-/// Keeps cores busy while it lives.
-class Load {
- public:
-  explicit Load(int threads) {
-    for (int k = 0; k < threads; ++k) threads_.emplace_back([this] { burn(); });
-  }
-  ~Load() { is_over_ = true; }
-  Load(const Load&) = delete;
-  Load& operator=(const Load&) = delete;
-
- private:
-  void burn() const {
-    while (!is_over_) {
-    }
-  }
-
-  std::atomic<bool> is_over_ = false;
-  std::vector<std::jthread> threads_;
-};
 
 TEST_CASE("a seed gives the same answer on a busy machine, where patience ends the search too") {
   std::mt19937 random(73);
