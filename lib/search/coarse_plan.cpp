@@ -54,6 +54,22 @@ class Places {
   std::map<std::tuple<const void*, const void*, int>, int> known_;
 };
 
+/// The problem of the same profiles on a coarser mesh, with the fine problem's limits.
+struct CoarseProblem {
+  std::deque<cost::CostModel> costs{};
+  std::vector<Profile> profiles;
+  PlanProblem built{};
+
+  CoarseProblem(const PlanProblem& fine, std::span<const Profile> fine_profiles,
+                const sharding::DeviceMesh& mesh, const SearchOptions& options)
+      : profiles(fine_profiles.begin(), fine_profiles.end()) {
+    for (Profile& profile : profiles)
+      profile.cost = &costs.emplace_back(profile.cost->device(), mesh);
+    built = build_plan_problem(profiles, options);
+    built.problem.usage_limits = fine.problem.usage_limits;
+  }
+};
+
 /// The part of the time for meshes that are coarser still.
 constexpr double share_of_coarser = 0.3;
 /// Seconds of work after which a plan to start from is good enough that is nearly proven.
@@ -118,6 +134,18 @@ std::optional<std::vector<int>> refined(const PlanProblem& coarse, const std::ve
   return assignment::complete(fine.problem, std::move(known));
 }
 
+bool limits_bind_on_one_axis(const PlanProblem& built, std::span<const Profile> profiles,
+                             const SearchOptions& options, double seconds) {
+  const sharding::DeviceMesh mesh({profiles.front().cost->mesh().num_devices()});
+  const CoarseProblem one_axis(built, profiles, mesh, options);
+  assignment::AssignmentProblem unlimited = one_axis.built.problem;
+  unlimited.usage_limits.clear();
+  const assignment::Solution cheapest = assignment::solve(
+      unlimited, {.time_limit_seconds = seconds, .threads = options.threads});
+  return cheapest.status == assignment::Status::optimal &&
+         !assignment::within_limits(one_axis.built.problem, cheapest.choice);
+}
+
 std::optional<std::vector<int>> choose_from_coarser(const PlanProblem& built,
                                                     std::span<const Profile> profiles,
                                                     const SearchOptions& options, double seconds) {
@@ -125,23 +153,17 @@ std::optional<std::vector<int>> choose_from_coarser(const PlanProblem& built,
   if (fine.mesh().num_axes() < 2) return std::nullopt;
   const Stopwatch stopwatch;
   const AxisRuns runs = with_one_axis_less(fine);
-  const sharding::DeviceMesh mesh = coarse_mesh(fine.mesh(), runs);
-  std::deque<cost::CostModel> costs;
-  std::vector<Profile> coarse_profiles(profiles.begin(), profiles.end());
-  for (Profile& profile : coarse_profiles)
-    profile.cost = &costs.emplace_back(profile.cost->device(), mesh);
-  PlanProblem coarse = build_plan_problem(coarse_profiles, options);
-  coarse.problem.usage_limits = built.problem.usage_limits;
+  const CoarseProblem coarse(built, profiles, coarse_mesh(fine.mesh(), runs), options);
   assignment::SolveOptions solve{.patience_seconds = patience_seconds,
                                  .small_gap = small_gap,
                                  .threads = options.threads};
-  if (auto start = choose_from_coarser(coarse, coarse_profiles, options,
+  if (auto start = choose_from_coarser(coarse.built, coarse.profiles, options,
                                        share_of_coarser * seconds))
     solve.starts.push_back(std::move(*start));
   solve.time_limit_seconds = std::max(0.0, seconds - stopwatch.seconds());
-  const assignment::Solution solution = assignment::solve(coarse.problem, solve);
+  const assignment::Solution solution = assignment::solve(coarse.built.problem, solve);
   if (solution.choice.empty()) return std::nullopt;
-  auto choice = refined(coarse, solution.choice, runs, built);
+  auto choice = refined(coarse.built, solution.choice, runs, built);
   if (choice && !assignment::within_limits(built.problem, *choice)) choice.reset();
   return choice;
 }

@@ -29,6 +29,11 @@ AxisRuns with_one_axis_less(const cost::CostModel& fine);
 std::optional<std::vector<int>> refined(const PlanProblem& coarse, const std::vector<int>& choice,
                                         const AxisRuns& runs, const PlanProblem& fine);
 
+/// Whether the cheapest plan of all devices as one axis is known to be beyond the problem's limits,
+/// so that those of its mesh probably are, too. Takes about so many seconds of time.
+bool limits_bind_on_one_axis(const PlanProblem& built, std::span<const Profile> profiles,
+                             const SearchOptions& options, double seconds);
+
 /// A choice of the problem of these profiles, within its limits, as a plan on coarser meshes
 /// suggests it: that of one axis begins the search on two, and so on. Takes about so many seconds
 /// of time. nullopt where none is found, or there is only one axis.

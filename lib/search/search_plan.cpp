@@ -53,7 +53,9 @@ constexpr double share_of_solve = 0.85;
 constexpr double recursive_seconds_a_cell = 4e-8;
 /// The part of the time that it may take where the search is exact.
 constexpr double share_of_recursive = 0.05;
-/// The part of the time for plans on coarser meshes where that is too slow.
+/// The part of the time to see whether limits bind at all, where that is too slow.
+constexpr double share_of_one_axis = 0.05;
+/// The part of the time for plans on coarser meshes then.
 constexpr double share_of_coarser = 0.2;
 /// The part of the time left for the least peak.
 constexpr double share_of_least_peak = 0.7;
@@ -366,6 +368,10 @@ double seconds_of_recursive(const PlanTask& task) {
   return recursive_seconds_a_cell * cells;
 }
 
+bool is_recursive_quick(const PlanTask& task) {
+  return seconds_of_recursive(task) < share_of_recursive * task.options.time_limit_seconds;
+}
+
 /// The exact search goes on from it.
 void consider_recursive_plan(const PlanTask& task, Incumbent& incumbent) {
   auto quick = choose_recursively(task.built, task.built.problem, task.mesh());
@@ -394,10 +400,8 @@ void start_from_coarser(const PlanTask& task, Incumbent& incumbent) {
 FirstSolution solve_under_limits(const PlanTask& task, const Solution& cheapest,
                                  Incumbent& incumbent) {
   const AssignmentProblem& problem = task.built.problem;
-  if (seconds_of_recursive(task) < share_of_recursive * task.options.time_limit_seconds)
-    consider_recursive_plan(task, incumbent);
-  else if (task.coarser == nullptr)
-    start_from_coarser(task, incumbent);
+  if (is_recursive_quick(task)) consider_recursive_plan(task, incumbent);
+  if (task.coarser != nullptr || !is_recursive_quick(task)) start_from_coarser(task, incumbent);
   FirstSolution first{solve_exactly(task, problem, incumbent), bound_of(cheapest)};
   if (first.solution.choice.empty() && incumbent.choice.empty()) {
     first.least = find_least_memory(task, incumbent);
@@ -412,10 +416,18 @@ FirstSolution solve_under_limits(const PlanTask& task, const Solution& cheapest,
   return first;
 }
 
+/// Where a problem is so large that a search without limits would take long, and its plan would
+/// exceed them, it is left out.
+bool is_worth_solving_without_limits(const PlanTask& task) {
+  return is_recursive_quick(task) || !task.options.pins.empty() ||
+         !limits_bind_on_one_axis(task.built, task.profiles, task.options,
+                                  share_of_one_axis * task.options.time_limit_seconds);
+}
+
 FirstSolution solve_from_no_limits(const PlanTask& task, Incumbent& incumbent) {
+  if (!is_worth_solving_without_limits(task)) return solve_under_limits(task, {}, incumbent);
   AssignmentProblem unlimited = task.built.problem;
   unlimited.usage_limits.clear();
-  if (task.coarser != nullptr) start_from_coarser(task, incumbent);
   Solution cheapest = solve_exactly(task, unlimited, incumbent, share_without_limits);
   if (cheapest.status == Status::infeasible && !task.options.pins.empty())
     throw NothingFits(

@@ -54,7 +54,10 @@ void begin_folded(Portfolio& portfolio, const SolveContext& context) {
                     .patience = component.patience,
                     .is_root = false};
   Portfolio few(folded, context.threads, context.options.seed, context.parameters());
-  few.run(folded.deadline, true);
+  // The whole's searches go on from it: no need to wait for its own to be stuck.
+  while (!few.run(folded.deadline, true, 1) &&
+         !(few.relaxation().is_stuck() && few.idle_rounds() >= tuning.most_idle_rounds)) {
+  }
   portfolio.start_from(few, *folding);
 }
 

@@ -25,6 +25,8 @@ class Portfolio {
   /// some rounds. Counts work on the deadline's clock. False where the rounds were over before.
   bool run(const Deadline& deadline, bool until_stuck,
            int rounds = std::numeric_limits<int>::max());
+  /// Rounds since a better choice was found.
+  int idle_rounds() const { return idle_rounds_; }
   /// Lets the relaxation and the searches that are stuck go on.
   void perturb() {
     relaxation_.perturb();

@@ -48,6 +48,7 @@ Relaxation::Relaxation(const AssignmentProblem& problem, std::vector<double> pri
 void Relaxation::start_from(const Relaxation& folded, const Folding& folding) {
   messages_.set_messages(folding.unfolded(folded.messages_.messages(), folded.costs_, costs_));
   center_ = folded.center_;
+  set_prices(center_);
 }
 
 void Relaxation::settle(const Deadline& deadline) {
