@@ -109,6 +109,7 @@ int main(int argc, char** argv) {
 
   try {
     app.parse(argc, argv);
+    if (options.solve.log) spdlog::set_level(spdlog::level::debug);
     run(options);
     return 0;
   } catch (const CLI::Success& help) {

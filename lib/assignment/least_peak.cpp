@@ -175,7 +175,7 @@ void descend(const PeakProblem& peak, LeastPeak& best) {
     }
     const ArcCosts costs(limited, 1, 1.0);  // what is impossible costs 1, all else nothing
     NeighbourhoodSearch search(limited, costs, best.choice, 1.0, peak.options.seed,
-                               peak.options.parameters.neighbourhoods);
+                               peak.options.parameters);
     search.advance(peak.parameters().work_of_descent, peak.deadline);
     if (search.best().empty()) {
       low = limit + 1;

@@ -8,6 +8,10 @@
 
 namespace autopar::assignment {
 
+/// Whether a goal says more than that no choice is known yet: possible choices cost less than this,
+/// as sums of costs are moderate (solve.cpp), and a goal that began as `impossible` more.
+inline bool is_known(Cost goal) { return goal < impossible / 4; }
+
 /// The best choice found so far, and what is proven. Every phase of the solver takes what is known
 /// and hands one on.
 struct Incumbent {

@@ -57,7 +57,10 @@ std::optional<BucketTree> BucketTree::make(const AssignmentProblem& problem, con
   EliminationGraph graph(problem);
   const auto cells_of = [&](int i) {
     double cells = static_cast<double>(tree.strategies(i));
-    for (const int j : graph.neighbours[i]) cells *= static_cast<double>(tree.strategies(j));
+    for (const int j : graph.neighbours[i]) {
+      cells *= static_cast<double>(tree.strategies(j));
+      if (cells > limits.most_cells) break;  // too large is enough to know
+    }
     return cells;
   };
   using Entry = std::pair<double, int>;

@@ -200,6 +200,7 @@ std::optional<LimitedElimination> LimitedElimination::make(const AssignmentProbl
   // Slots distinguish times, bucket by bucket.
   deadline.count(static_cast<double>(tree->buckets().size() * problem.usage_limits.size()) /
                  rates.cells_a_second);
+  if (deadline.is_over()) return std::nullopt;
   LimitedElimination result(problem, std::move(prices), std::move(*tree));
   if (!result.bound_priced(deadline, rates.cells_a_second)) return std::nullopt;
   return result;

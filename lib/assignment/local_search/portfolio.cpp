@@ -1,6 +1,9 @@
 #include "assignment/local_search/portfolio.h"
 
+#include <spdlog/spdlog.h>
+
 #include <algorithm>
+#include <limits>
 #include <thread>
 
 #include "base/progress.h"
@@ -12,6 +15,18 @@ namespace {
 double work_of_round(const SolverParameters::Portfolio& tuning, double work_of_step) {
   const double step = tuning.least_work_of_step + work_of_step;
   return std::min(tuning.steps_a_round * step, std::max(tuning.most_work_of_round, step));
+}
+
+/// How much a choice uses over the limits, all times together; more than any other where it is
+/// impossible.
+double excess_of(const AssignmentProblem& problem, const Choice& choice) {
+  if (cost_of(problem, choice) >= impossible) return std::numeric_limits<double>::infinity();
+  const std::vector<std::int64_t> usage = usage_over_time(problem, choice);
+  double excess = 0;
+  for (std::size_t t = 0; t < problem.usage_limits.size(); ++t) {
+    excess += static_cast<double>(std::max<std::int64_t>(0, usage[t] - problem.usage_limits[t]));
+  }
+  return excess;
 }
 
 }  // namespace
@@ -70,6 +85,10 @@ bool Portfolio::run(const Deadline& deadline, bool until_stuck, int rounds) {
     idle_rounds_ = cost() < before ? 0 : idle_rounds_ + 1;
     guide_searches();
     tell_gap();
+    if (component_.is_root) {
+      spdlog::debug("round {}: bound {}, cost {}, {:.1f} s left", rounds_, bound(), cost(),
+                    deadline.left());
+    }
     if (until_stuck && relaxation_.is_stuck() &&
         idle_rounds_ >= parameters_.portfolio.most_idle_rounds)
       break;
@@ -111,7 +130,10 @@ void Portfolio::recombine(const Deadline& deadline) {
   for (const auto& choice : relaxation_.priced_choices()) recombination_.add(choice);
   for (const auto& search : searches_) recombination_.add(search->choice());
   if (--rounds_to_recombination_ > 0) return;
-  const auto choice = recombination_.run(best_.choice, goal(), relaxation_.prices(), deadline);
+  const double seconds = work_ / parameters_.work.costs_a_second;
+  const Deadline end = deadline.within_work(parameters_.portfolio.share_of_recombination * seconds *
+                                            parameters_.portfolio.longest_pause);
+  const auto choice = recombination_.run(best_.choice, goal(), relaxation_.prices(), end);
   if (!choice.empty()) offer(choice);
   // Less often where it did not help.
   const SolverParameters::Portfolio& tuning = parameters_.portfolio;
@@ -131,7 +153,10 @@ void Portfolio::guide_searches() {
   const SolverParameters::Portfolio& tuning = parameters_.portfolio;
   if (searches_.empty()) {
     // The relaxation alone may close the gap.
-    if (rounds_ >= tuning.rounds_before_searches || relaxation_.is_stuck()) start_searches();
+    const bool is_large = tuning.steps_a_round * relaxation_.work_of_step() > work_;
+    if (rounds_ >= tuning.rounds_before_searches || is_large || relaxation_.is_stuck()) {
+      start_searches();
+    }
     return;
   }
   if (idle_rounds_ % tuning.rounds_together == tuning.rounds_together - 1)
@@ -141,7 +166,7 @@ void Portfolio::guide_searches() {
     // The first diversifies for a while where nothing improves.
     const bool is_apart = k == 0 && rounds_ < apart_until_;
     const bool starts_apart = k == 0 && rounds_ + tuning.rounds_apart == apart_until_;
-    if (best_.choice.empty() ? rounds_ % tuning.rounds_apart == 0 && k % 2 == 0 : starts_apart) {
+    if (best_.choice.empty() ? is_worth_restarting(k) : starts_apart) {
       searches_[k]->restart(relaxation_.priced_choice());
     } else if (!best_.choice.empty() && !is_apart && searches_[k]->best() != best_.choice) {
       searches_[k]->restart(best_.choice);
@@ -149,9 +174,17 @@ void Portfolio::guide_searches() {
   }
 }
 
+/// While no choice is within the limits: from time to time for every other search, and where the
+/// relaxation has come nearer to the limits than the search.
+bool Portfolio::is_worth_restarting(std::size_t search) const {
+  if (rounds_ % parameters_.portfolio.rounds_apart == 0 && search % 2 == 0) return true;
+  return excess_of(component_.problem, relaxation_.priced_choice()) <
+         excess_of(component_.problem, searches_[search]->choice());
+}
+
 void Portfolio::start_searches() {
   const double most =
-      goal() < impossible
+      is_known(goal())
           ? parameters_.portfolio.useless_over_goal * static_cast<double>(goal()) + 1
           : parameters_.portfolio.useless_over_bound * (static_cast<double>(bound()) + 1);
   costs_.emplace(component_.problem, 1, most);
@@ -161,8 +194,7 @@ void Portfolio::start_searches() {
                                                      : relaxation_.priced_choice();
   for (int k = 0; k < threads_; ++k) {
     searches_.push_back(std::make_unique<NeighbourhoodSearch>(
-        component_.problem, *costs_, start, most, seed_ + static_cast<unsigned>(k),
-        parameters_.neighbourhoods));
+        component_.problem, *costs_, start, most, seed_ + static_cast<unsigned>(k), parameters_));
     searches_.back()->set_prices(relaxation_.prices());
   }
 }

@@ -70,6 +70,7 @@ class Portfolio {
   void take_what_was_found();
   void guide_searches();
   void recombine(const Deadline& deadline);
+  bool is_worth_restarting(std::size_t search) const;
   void start_searches();
 
   const Subproblem& component_;

@@ -46,6 +46,22 @@ class UsageTree {
 
   /// The largest usage over the limit; where there are no limits, far below 0.
   std::int64_t most() const { return most_[1]; }
+  /// The largest excess at times [first, end), which are not empty.
+  std::int64_t most_in(int first, int end) const {
+    std::size_t left = leaves_ + first;
+    std::size_t right = leaves_ + end - 1;
+    std::int64_t of_left = most_[left];
+    std::int64_t of_right = most_[right];
+    for (; left / 2 != right / 2; left /= 2, right /= 2) {
+      if (left % 2 == 0) of_left = std::max(of_left, most_[left + 1]);
+      if (right % 2 == 1) of_right = std::max(of_right, most_[right - 1]);
+      of_left += added_[left / 2];
+      of_right += added_[right / 2];
+    }
+    std::int64_t over = std::max(of_left, of_right);
+    for (left /= 2; left >= 1; left /= 2) over += added_[left];
+    return over;
+  }
   /// The first time with the largest excess.
   int time_of_most() const {
     std::size_t k = 1;

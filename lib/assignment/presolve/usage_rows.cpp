@@ -7,6 +7,11 @@ namespace autopar::assignment {
 
 namespace {
 
+/// Part of the limits that a pass may leave for another one.
+constexpr double most_left = 0.99;
+
+double as_double(std::size_t count) { return static_cast<double>(count); }
+
 /// By time, the sum of usage(node) over the nodes alive then.
 std::vector<WideCost> sum_over_time(const AssignmentProblem& problem, const auto& usage) {
   std::vector<WideCost> sums(problem.usage_limits.size() + 1, 0);
@@ -125,8 +130,11 @@ bool compress_usage(AssignmentProblem& problem, std::vector<double>* prices) {
   keep([&](std::size_t t) { return most[t] > limits[t]; });
   if (!limits.empty())
     keep_undominated(problem, limits, *prices, dominators_by_implication(problem, limits));
-  for (std::size_t before = limits.size() + 1; limits.size() < before;) {
+  // As long as it is worth a pass over all nodes.
+  for (std::size_t before = 2 * limits.size();
+       as_double(limits.size()) <= most_left * as_double(before);) {
     before = limits.size();
+    if (before == 0) break;
     keep_undominated(problem, limits, *prices, dominators_by_cover(problem, limits));
   }
   problem.usage_limits.assign(limits.begin(), limits.end());

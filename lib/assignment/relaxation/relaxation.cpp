@@ -110,8 +110,9 @@ void Relaxation::step(Cost goal) {
 
 /// How far the bound may have to rise, as the goal may be far from an optimum.
 double Relaxation::gap_to(Cost goal) const {
+  const double part = is_known(goal) ? parameters_.largest_gap : parameters_.first_gap;
   return std::min(static_cast<double>(goal) - best_bound_,
-                  parameters_.largest_gap * (std::abs(best_bound_) + cost_elsewhere_));
+                  part * (std::abs(best_bound_) + cost_elsewhere_));
 }
 
 /// Rounds a bound up, as costs are whole numbers.

@@ -16,6 +16,9 @@ constexpr int most_layers_of_an_end = 8;
 /// Layers that must be left out for one that is kept.
 constexpr int least_saving = 2;
 
+/// Times fewer nodes that the folded problem must have: what is in no layer is not folded.
+constexpr std::size_t least_shrinking = 2;
+
 CostTable multiplied(const CostTable& costs, int times) {
   std::vector<Cost> made;
   for (const Cost cost : costs)
@@ -31,6 +34,7 @@ std::optional<Folding> Folding::make(const AssignmentProblem& whole) {
   for (int ends = 1; ends <= most_layers_of_an_end; ++ends) {
     if ((1 + least_saving) * (2 * ends + cycle) > repeated->layers) break;
     Folding folding(whole, *repeated, ends);
+    if (least_shrinking * folding.problem_.nodes.size() > whole.nodes.size()) break;
     if (folding.add_edges()) return folding;
   }
   return std::nullopt;

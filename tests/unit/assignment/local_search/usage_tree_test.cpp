@@ -22,6 +22,10 @@ TEST_CASE("a usage tree says what a plain list of usages says") {
       tree.add(first, end, usage);
       for (int t = first; t < end; ++t) over[static_cast<std::size_t>(t)] += usage;
       CAPTURE(times, step, first, end, usage);
+      if (first < end) {
+        REQUIRE(tree.most_in(first, end) ==
+                *std::max_element(over.begin() + first, over.begin() + end));
+      }
       const auto most = std::ranges::max_element(over);
       REQUIRE(tree.most() == *most);
       REQUIRE(tree.time_of_most() == most - over.begin());
