@@ -110,7 +110,10 @@ void Relaxation::step(Cost goal) {
 
 /// How far the bound may have to rise, as the goal may be far from an optimum.
 double Relaxation::gap_to(Cost goal) const {
-  const double part = is_known(goal) ? parameters_.largest_gap : parameters_.first_gap;
+  const bool is_late = steps_ > parameters_.steps_before_first_gap ||
+                       steps_ * work_of_step() > parameters_.work_before_first_gap;
+  const bool is_long = is_late && !is_known(goal);
+  const double part = is_long ? parameters_.first_gap : parameters_.largest_gap;
   return std::min(static_cast<double>(goal) - best_bound_,
                   part * (std::abs(best_bound_) + cost_elsewhere_));
 }
