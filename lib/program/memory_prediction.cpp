@@ -87,9 +87,9 @@ std::vector<std::vector<int>> alike_ranks(const Program& program) {
 
 bool are_alike(const graph::Graph& a, const graph::Graph& b) {
   return a.inputs == b.inputs && a.outputs == b.outputs &&
-         std::ranges::equal(a.values, b.values, [](const graph::Value& x, const graph::Value& y) {
-           return is_alike(x, y);
-         }) &&
+         std::ranges::equal(
+             a.values, b.values,
+             [](const graph::Value& x, const graph::Value& y) { return is_alike(x, y); }) &&
          std::ranges::equal(a.nodes, b.nodes, [](const graph::Node& x, const graph::Node& y) {
            return is_alike(x, y);
          });

@@ -31,8 +31,8 @@ MemoryPrediction predict_memory(const graph::Graph& rank_graph, int microbatches
 /// extents and begins at 0 or does not.
 std::vector<std::vector<int>> alike_ranks(const Program& program);
 
-/// Whether two ranks' graphs of one program differ in nothing that a run's memory depends on: only in
-/// their ranks, and in the numbers of their constants.
+/// Whether two ranks' graphs of one program differ in nothing that a run's memory depends on: only
+/// in their ranks, and in the numbers of their constants.
 bool are_alike(const graph::Graph& a, const graph::Graph& b);
 
 /// When one rank's graph needs most memory, and for what.

@@ -120,8 +120,8 @@ std::optional<std::vector<int>> refined(const PlanProblem& coarse, const std::ve
   std::vector<int> known(fine.problem.nodes.size(), assignment::open_node);
   Places<OpShardSpec> strategies;
   for (std::size_t id = 0; id < fine.operators.size(); ++id) {
-    known[id] = strategies.of(coarse.operators[id]->choices, choice[id], runs,
-                              fine.operators[id]->choices);
+    known[id] =
+        strategies.of(coarse.operators[id]->choices, choice[id], runs, fine.operators[id]->choices);
     if (known[id] < 0) return std::nullopt;
   }
   Places<TensorShardSpec> places;
@@ -140,8 +140,8 @@ bool limits_bind_on_one_axis(const PlanProblem& built, std::span<const Profile> 
   const CoarseProblem one_axis(built, profiles, mesh, options);
   assignment::AssignmentProblem unlimited = one_axis.built.problem;
   unlimited.usage_limits.clear();
-  const assignment::Solution cheapest = assignment::solve(
-      unlimited, {.time_limit_seconds = seconds, .threads = options.threads});
+  const assignment::Solution cheapest =
+      assignment::solve(unlimited, {.time_limit_seconds = seconds, .threads = options.threads});
   return cheapest.status == assignment::Status::optimal &&
          !assignment::within_limits(one_axis.built.problem, cheapest.choice);
 }
@@ -154,11 +154,10 @@ std::optional<std::vector<int>> choose_from_coarser(const PlanProblem& built,
   const Stopwatch stopwatch;
   const AxisRuns runs = with_one_axis_less(fine);
   const CoarseProblem coarse(built, profiles, coarse_mesh(fine.mesh(), runs), options);
-  assignment::SolveOptions solve{.patience_seconds = patience_seconds,
-                                 .small_gap = small_gap,
-                                 .threads = options.threads};
-  if (auto start = choose_from_coarser(coarse.built, coarse.profiles, options,
-                                       share_of_coarser * seconds))
+  assignment::SolveOptions solve{
+      .patience_seconds = patience_seconds, .small_gap = small_gap, .threads = options.threads};
+  if (auto start =
+          choose_from_coarser(coarse.built, coarse.profiles, options, share_of_coarser * seconds))
     solve.starts.push_back(std::move(*start));
   solve.time_limit_seconds = std::max(0.0, seconds - stopwatch.seconds());
   const assignment::Solution solution = assignment::solve(coarse.built.problem, solve);

@@ -79,10 +79,10 @@ Cost CostTables::connect_cost(const Value& value, const TensorShardSpec& from,
                               const TensorShardSpec& to) {
   if (from == to) return 0;
   if (!can_connect(from, to)) return assignment::impossible;
-  const auto kind = connection_seconds_
-                        .try_emplace({value.shape, value.type}, value.shape, value.type,
-                                     cost_.mesh(), price_)
-                        .first;
+  const auto kind =
+      connection_seconds_
+          .try_emplace({value.shape, value.type}, value.shape, value.type, cost_.mesh(), price_)
+          .first;
   const double seconds = kind->second.of(from, to);
   if (std::isinf(seconds)) {
     require(cost_.device().collectives != nullptr,

@@ -143,8 +143,7 @@ std::int64_t peak_of(const std::vector<plan::Plan>& plans) {
 bool is_fair(const PlanTask& task, const std::vector<int>& choice) {
   const AssignmentProblem& problem = task.built.problem;
   const std::int64_t limit_at_rest = problem.usage_limits.front();
-  return limit_at_rest < 0 ||
-         assignment::usage_over_time(problem, choice).front() <= limit_at_rest;
+  return limit_at_rest < 0 || assignment::usage_over_time(problem, choice).front() <= limit_at_rest;
 }
 
 std::vector<plan::Plan> timed_plans_of(const PlanTask& task, const std::vector<int>& choice,
@@ -478,8 +477,7 @@ void consider_fair_plan(const PlanTask& task, Incumbent& incumbent) {
 /// worth telling, fits the device, and there is time to see whether it does; else 0.
 double seconds_with_device_memory(const PlanTask& task, Incumbent& best) {
   if (best.without_limits.empty() || task.seconds_left() < best.seconds_to_predict) return 0;
-  const double faster =
-      in_seconds(assignment::cost_of(task.built.problem, best.without_limits));
+  const double faster = in_seconds(assignment::cost_of(task.built.problem, best.without_limits));
   const bool is_worth_telling = faster < (1 - worth_telling) * in_seconds(best.cost);
   if (!is_worth_telling) return 0;
   return peak_of(timed_plans_of(task, best.without_limits, best)) <= task.limit() ? faster : 0;

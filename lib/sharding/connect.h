@@ -52,8 +52,8 @@ bool can_connect(const TensorShardSpec& src, const TensorShardSpec& dst);
 Connection connect(const TensorShardSpec& src, const TensorShardSpec& dst, const Shape& shape,
                    graph::DataType type, const DeviceMesh& mesh, const StepPrice& price);
 
-/// The seconds of `connect` between any specs of a tensor of one shape and type. Each step is priced
-/// once, and the ways from a spec are found at once. Keeps a reference to the mesh.
+/// The seconds of `connect` between any specs of a tensor of one shape and type. Each step is
+/// priced once, and the ways from a spec are found at once. Keeps a reference to the mesh.
 class ConnectionSeconds {
  public:
   ConnectionSeconds(Shape shape, graph::DataType type, const DeviceMesh& mesh, StepPrice price)
@@ -79,9 +79,9 @@ class ConnectionSeconds {
   const DeviceMesh& mesh_;
   const StepPrice price_;
   std::map<TensorShardSpec, Number> numbers_;
-  std::vector<const TensorShardSpec*> specs_;             ///< by number
-  std::map<Number, std::vector<Step>> steps_;             ///< by number of the spec before
-  std::map<Number, std::vector<double>> seconds_;         ///< by number of the source
+  std::vector<const TensorShardSpec*> specs_;      ///< by number
+  std::map<Number, std::vector<Step>> steps_;      ///< by number of the spec before
+  std::map<Number, std::vector<double>> seconds_;  ///< by number of the source
 };
 
 }  // namespace autopar::sharding

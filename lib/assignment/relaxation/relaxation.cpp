@@ -57,7 +57,8 @@ void Relaxation::settle(const Deadline& deadline) {
     const double before = present_bound_;
     sweep(1);
     best_bound_ = std::max(best_bound_, present_bound_);
-    if (k > 0 && present_bound_ - before < parameters_.least_settling_gain * std::abs(before)) break;
+    if (k > 0 && present_bound_ - before < parameters_.least_settling_gain * std::abs(before))
+      break;
   }
 }
 

@@ -77,7 +77,7 @@ class Relaxation {
   std::vector<double> excess_;     ///< by time, usage over the limit, averaged over the steps
   double present_bound_ = -1e300;  ///< at the present prices
   double best_bound_ = -1e300;
-  double factor_;  ///< of the step that would lead to the goal if the bound were linear
+  double factor_;          ///< of the step that would lead to the goal if the bound were linear
   std::size_t nulls_ = 0;  ///< steps without gain
   int steps_ = 0;
   double bound_at_check_ = -1e300;

@@ -79,8 +79,8 @@ TEST_CASE("a plan costs no more on a finer mesh") {
       for (std::size_t d = 0; d < spec.dims.size(); ++d)
         CHECK(plan.stored.at(value).dims[d] == in_fine_axes(spec.dims[d], runs));
     // Each node and edge is rounded to picoseconds.
-    const auto rounding = static_cast<assignment::Cost>(fine.problem.nodes.size() +
-                                                        fine.problem.edges.size());
+    const auto rounding =
+        static_cast<assignment::Cost>(fine.problem.nodes.size() + fine.problem.edges.size());
     CHECK(assignment::cost_of(fine.problem, *choice) <=
           assignment::cost_of(coarse.built.problem, coarse.choice) + rounding);
   }
