@@ -74,8 +74,8 @@ std::vector<ReshardStep> steps_from(const TensorShardSpec& spec, const Shape& sh
 /// Seconds, and the number of steps, which tells equal seconds apart.
 using Cost = std::pair<double, int>;
 
-/// Of equal costs the spec that splits outer dimensions goes on first: what is gathered along them
-/// need not be packed. The answer is the same on every machine.
+/// Where costs are equal, the spec that splits outer dimensions goes on first: what is gathered
+/// along them need not be packed. The answer is the same on every machine.
 struct CheapestFirst {
   using Way = std::pair<Cost, TensorShardSpec>;
   bool operator()(const Way& a, const Way& b) const {

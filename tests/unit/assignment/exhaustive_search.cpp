@@ -88,7 +88,7 @@ std::int64_t least_usage(const AssignmentProblem::Node& node) {
   return std::ranges::min(node.usages);
 }
 
-/// Of times at which the same nodes to come are alive, only the one with least room matters. The
+/// Where the same nodes to come are alive at several times, the one with least room matters. The
 /// groups of times by the nodes behind `made` in the order, of times with a limit alone.
 struct Groups {
   Groups(const AssignmentProblem& problem, const std::vector<int>& order, std::size_t made) {
