@@ -94,11 +94,13 @@ std::string collectives_table(const std::vector<bundle::CollectiveTotal>& collec
 
 namespace {
 
-/// Seconds that no plan on the meshes goes below that there was time for; 0 for a single mesh.
+/// Seconds that no plan on the meshes goes below that there was time for, whether they have one or
+/// not; 0 for a single mesh.
 double bound_of_searched_meshes(const search::SearchReport& report) {
   double bound = report.meshes.empty() ? 0 : std::numeric_limits<double>::infinity();
   for (const search::MeshTrial& trial : report.meshes)
-    if (trial.cost_seconds) bound = std::min(bound, trial.lower_bound_seconds);
+    if (trial.cost_seconds || !trial.refusal.empty())
+      bound = std::min(bound, trial.lower_bound_seconds);
   return bound;
 }
 

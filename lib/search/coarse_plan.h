@@ -9,8 +9,7 @@
 
 namespace autopar::search {
 
-/// How a coarser mesh comes from a finer one: each of its axes is a run of neighbouring axes of
-/// that.
+/// How a coarser mesh comes from a finer one: each of its axes is a run of neighbouring finer axes.
 /// {{0, 1}, {2}} makes 4x8 of 2x2x8, with the same devices in the same order.
 using AxisRuns = std::vector<std::vector<int>>;
 

@@ -484,6 +484,7 @@ double seconds_with_device_memory(const PlanTask& task, Incumbent& best) {
 }
 
 SearchReport report_of(const PlanTask& task, Incumbent& best, Cost lower_bound) {
+  const double device_memory_seconds = seconds_with_device_memory(task, best);  // takes time itself
   return {.method = task.options.method,
           .search_seconds = task.stopwatch.seconds(),
           .build_seconds = task.build_seconds,
@@ -493,7 +494,7 @@ SearchReport report_of(const PlanTask& task, Incumbent& best, Cost lower_bound) 
           .bound_is_searched = task.is_exact() || task.options.bound,
           .one_device_seconds = least_seconds_on(1, task.profiles),
           .one_device_bytes = bytes_on_one_device(task.profiles),
-          .device_memory_seconds = seconds_with_device_memory(task, best)};
+          .device_memory_seconds = device_memory_seconds};
 }
 
 /// What is predicted of each profile, and of all.

@@ -115,11 +115,20 @@ TEST_CASE("a relaxation that begins with the folded problem's is near its bound 
   warm.advance(1, impossible, never);
   CHECK(warm.bound() > cold.bound());
   CHECK(static_cast<double>(warm.bound()) > 0.98 * static_cast<double>(folded.bound()));
+  // Settled, it is there before prices move, and no lower than where it began.
+  const Cost before = folded.bound();
+  folded.settle(never);
+  CHECK(folded.bound() >= before);
+  Relaxation settled(whole, {}, 0, one_sweep);
+  settled.start_from(folded, *folding);
+  settled.settle(never);
+  CHECK(static_cast<double>(settled.bound()) > 0.99 * static_cast<double>(folded.bound()));
   // The bound is one: no choice without limits costs less than what elimination finds, and with
   // limits none costs less than what a search finds.
   const Solution solved = solve(whole, {.time_limit_seconds = 20});
   REQUIRE_FALSE(solved.choice.empty());
   CHECK(warm.bound() <= solved.cost);
+  CHECK(settled.bound() <= solved.cost);
   whole.usage_limits.clear();
   for (auto& node : whole.nodes) node.first = node.end = 0;
   const auto best = choose_by_elimination(whole, all_cells);

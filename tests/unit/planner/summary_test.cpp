@@ -21,3 +21,22 @@ TEST_CASE("what is assumed is told by name, and many dimensions without one by t
                                      "binds others\n");
   CHECK(assumed_line({}).empty());
 }
+
+TEST_CASE("the gap over the meshes that were searched is told where another was left out") {
+  const auto trial = [](std::vector<int> sizes, std::optional<double> cost, double bound,
+                        const char* refusal = "") {
+    return search::MeshTrial{sharding::DeviceMesh(std::move(sizes)), cost, bound, refusal};
+  };
+  search::SearchReport report{.lower_bound_seconds = 0.5};
+  CHECK_THAT(certificate(1.0, report), Catch::EndsWith("gap 100.0 %"));
+  report.meshes = {trial({8}, 1.25, 1.0), trial({2, 4}, 1.0, 0.8)};
+  report.lower_bound_seconds = 0.8;
+  CHECK_THAT(certificate(1.0, report), Catch::EndsWith("gap 25.0 %"));
+  report.meshes.push_back(trial({2, 2, 2}, std::nullopt, 0.5));
+  report.lower_bound_seconds = 0.5;
+  CHECK_THAT(certificate(1.0, report),
+             Catch::EndsWith("gap 100.0 % (gap 25.0 % over the meshes that were searched)"));
+  // One that has no plan as far as the search let see may have a cheaper one.
+  report.meshes.push_back(trial({4, 2}, std::nullopt, 0.5, "nothing fits"));
+  CHECK_THAT(certificate(1.0, report), Catch::EndsWith("gap 100.0 %"));
+}

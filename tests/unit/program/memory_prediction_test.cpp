@@ -96,6 +96,39 @@ TEST_CASE("ranks with even shares are alike but for those that begin at 0") {
   CHECK(classes_on("2x4", "S0S1") == 4);
 }
 
+TEST_CASE("ranks' graphs are alike where only ranks and constants' numbers differ") {
+  const auto shard = [](std::int64_t rows, float factor, std::int64_t peer, std::int64_t axis) {
+    graph::Graph graph;
+    const auto value = [&](const char* name) {
+      return graph.add_value({name, graph::DataType::float32, {rows, 2}, std::nullopt});
+    };
+    const graph::ValueId x = value("x");
+    const graph::ValueId scaled = value("scaled");
+    const graph::ValueId soft = value("soft");
+    const graph::ValueId y = value("y");
+    const graph::ValueId c = graph.add_constant("c", graph::Tensor::of_float({1}, {{factor}}));
+    graph.nodes = {{"mul", "Mul", "", {x, c}, {scaled}, {}},
+                   {"softmax", "Softmax", "", {scaled}, {soft}, {{"axis", axis}}},
+                   {"reduce",
+                    "AllReduce",
+                    graph::collective_domain,
+                    {soft},
+                    {y},
+                    {{"group", std::vector<std::int64_t>{0, peer}}}}};
+    graph.inputs = {x};
+    graph.outputs = {y};
+    return graph;
+  };
+  const graph::Graph first = shard(3, 1, 1, 1);
+  CHECK(program::are_alike(first, first));
+  CHECK(program::are_alike(first, shard(3, 2, 5, 1)));
+  CHECK_FALSE(program::are_alike(first, shard(2, 1, 1, 1)));
+  CHECK_FALSE(program::are_alike(first, shard(3, 1, 1, 0)));
+  graph::Graph shorter = first;
+  shorter.nodes.pop_back();
+  CHECK_FALSE(program::are_alike(first, shorter));
+}
+
 TEST_CASE("each microbatch has its own inputs and outputs, which the predicted peak has too") {
   graph::Graph graph;
   graph.opsets[""] = 20;
