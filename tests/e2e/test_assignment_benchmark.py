@@ -2,11 +2,13 @@
 
 import gzip
 import json
+import sys
 from pathlib import Path
 
-from support import AUTOPAR, TemporaryFolderTest, run
+from support import AUTOPAR, SOURCE, TemporaryFolderTest, run
 
 BENCHMARK = Path(AUTOPAR).parent / "assignment_benchmark"
+BENCHMARKS = SOURCE / "tests/benchmarks"
 IMPOSSIBLE = 10**18
 PROBLEM = {
     "nodes": {
@@ -24,6 +26,40 @@ class AssignmentBenchmarkTest(TemporaryFolderTest):
         path = self.tmp / name
         path.write_bytes(text if isinstance(text, bytes) else text.encode())
         return path
+
+    def enlarged(self, times, *options):
+        given = self.write(gzip.compress(json.dumps({"problem": PROBLEM}).encode()), "given.json.gz")
+        made = self.tmp / "made.json.gz"
+        run(sys.executable, BENCHMARKS / "enlarge_instance.py", given, times, made, *options)
+        return made
+
+    def test_an_enlarged_instance_is_copies_of_the_given_one(self):
+        def content(path):
+            return json.loads(gzip.decompress(path.read_bytes()))["problem"]
+
+        self.assertEqual(content(self.enlarged(1)), PROBLEM)
+        joined = content(self.enlarged(3, "--joined", 1))
+        self.assertEqual(len(joined["nodes"]["costs"]), 9)
+        self.assertEqual(len(joined["edges"]["nodes"]), 3 * 2 + 2)
+        self.assertEqual(joined["nodes"]["costs"][:3], PROBLEM["nodes"]["costs"])
+        # The first copy's two edges and the one to the next copy stay as they are.
+        self.assertNotEqual(joined["edges"]["costs"][3], PROBLEM["edges"]["costs"][0])
+        first = self.enlarged(3).read_bytes()
+        self.assertEqual(self.enlarged(3).read_bytes(), first)
+        self.assertNotEqual(self.enlarged(3, "--seed", 2).read_bytes(), first)
+        # Copies that nothing joins cost what each costs alone.
+        apart = self.enlarged(3, "--joined", 0, "--change", 0)
+        result = json.loads(run(BENCHMARK, apart, "--time-limit", 10).stdout)
+        self.assertEqual(result["cost"], 3 * (1 + 20 + 7 + 200))
+
+    def test_a_table_has_a_row_an_instance(self):
+        self.enlarged(2, "--joined", 0, "--change", 0)
+        done = run(sys.executable, BENCHMARKS / "bench_assignment.py", self.tmp, "--time-limit", 5,
+                   "--limits", "given=10")
+        header, _, *rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in done.stdout.splitlines()]
+        self.assertEqual([(row[0], row[1], row[5], row[6]) for row in rows],
+                         [("given", "10", "228", "228"), ("made", "5", "456", "456")])
+        self.assertEqual(header[5], "at the end")
 
     def test_solves_plain_and_gzipped_files(self):
         text = json.dumps({"problem": {"name": "a \"b\"", **PROBLEM}, "more": [1.5, None, {}]})
