@@ -5,6 +5,7 @@
 #include <set>
 #include <vector>
 
+#include "assignment/memo.h"
 #include "base/error.h"
 #include "json_scanner.h"
 
@@ -21,7 +22,7 @@ struct Lists {
   Rows node_costs;
   Rows usages;
   Rows ends;
-  Rows edge_costs;
+  std::vector<assignment::CostTable> edge_costs;  ///< equal ones share their costs
   std::optional<std::int64_t> usage_limit;
 };
 
@@ -35,6 +36,11 @@ Lists read(JsonScanner& json) {
     once(name);
     json.array([&] { result.push_back(json.integers()); });
   };
+  assignment::TablePool pool;
+  const auto tables = [&](const std::string& name, std::vector<assignment::CostTable>& result) {
+    once(name);
+    json.array([&] { result.push_back(pool.unique(json.integers())); });
+  };
   const auto nodes = [&](const std::string& key) {
     if (key == "intervals") return rows("nodes.intervals", lists.intervals);
     if (key == "costs") return rows("nodes.costs", lists.node_costs);
@@ -43,7 +49,7 @@ Lists read(JsonScanner& json) {
   };
   const auto edges = [&](const std::string& key) {
     if (key == "nodes") return rows("edges.nodes", lists.ends);
-    if (key == "costs") return rows("edges.costs", lists.edge_costs);
+    if (key == "costs") return tables("edges.costs", lists.edge_costs);
     json.skip();
   };
   json.object([&](const std::string& key) {

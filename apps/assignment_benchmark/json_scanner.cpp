@@ -1,8 +1,10 @@
 #include "json_scanner.h"
 
+#include <algorithm>
 #include <cctype>
 #include <cerrno>
 #include <cstring>
+#include <utility>
 
 #include "base/error.h"
 
@@ -10,7 +12,9 @@ namespace autopar {
 
 namespace {
 
-constexpr std::size_t buffer_bytes = 1 << 20;
+constexpr std::size_t buffer_bytes = 1 << 22;
+/// So many digits are below 2^63 whatever they are.
+constexpr std::size_t safe_digits = 18;
 constexpr int deepest_skipped = 1000;
 
 bool is_space(int c) { return c == ' ' || c == '\n' || c == '\r' || c == '\t'; }
@@ -18,24 +22,39 @@ bool is_digit(int c) { return c >= '0' && c <= '9'; }
 
 }  // namespace
 
-JsonScanner::JsonScanner(const std::string& path) : path_(path), buffer_(buffer_bytes) {
+JsonScanner::JsonScanner(const std::string& path)
+    : path_(path), buffer_(buffer_bytes), ahead_(buffer_bytes) {
   errno = 0;
   file_ = gzopen(path.c_str(), "rb");
   if (!file_) fail("cannot open '{}': {}", path, std::strerror(errno));
   gzbuffer(file_, static_cast<unsigned>(buffer_bytes));
+  read_ahead();
 }
 
-JsonScanner::~JsonScanner() { gzclose(file_); }
+JsonScanner::~JsonScanner() {
+  if (count_ahead_.valid()) count_ahead_.wait();
+  gzclose(file_);
+}
+
+void JsonScanner::read_ahead() {
+  count_ahead_ = std::async(std::launch::async, [this] {
+    errno = 0;
+    const int count = gzread(file_, ahead_.data(), static_cast<unsigned>(ahead_.size()));
+    return std::pair(count, errno);
+  });
+}
 
 bool JsonScanner::fill() {
   bytes_before_ += filled_;
   next_ = filled_ = 0;
-  const int count = gzread(file_, buffer_.data(), static_cast<unsigned>(buffer_.size()));
+  const auto [count, error] = count_ahead_.get();
   int code = Z_OK;
   const char* message = gzerror(file_, &code);
-  if (code == Z_ERRNO) fail("cannot read '{}': {}", path_, std::strerror(errno));
+  if (code == Z_ERRNO) fail("cannot read '{}': {}", path_, std::strerror(error));
   if (count < 0 || code != Z_OK) fail("cannot read '{}': {}", path_, message);
+  std::swap(buffer_, ahead_);
   filled_ = static_cast<std::size_t>(count);
+  read_ahead();
   return count > 0;
 }
 
@@ -58,6 +77,10 @@ std::int64_t JsonScanner::integer() {
   const bool negative = take('-');
   if (!is_digit(peek())) refuse("an integer was expected");
   std::int64_t value = 0;
+  const std::size_t end_of_safe = std::min(filled_, next_ + safe_digits);
+  while (next_ < end_of_safe && is_digit(buffer_[next_])) {
+    value = 10 * value + (buffer_[next_++] - '0');
+  }
   while (is_digit(peek())) {
     if (__builtin_mul_overflow(value, 10, &value) ||
         __builtin_add_overflow(value, buffer_[next_] - '0', &value)) {
@@ -71,9 +94,9 @@ std::int64_t JsonScanner::integer() {
 }
 
 std::vector<std::int64_t> JsonScanner::integers() {
-  std::vector<std::int64_t> values;
-  array([&] { values.push_back(integer()); });
-  return values;
+  values_.clear();
+  array([&] { values_.push_back(integer()); });
+  return {values_.begin(), values_.end()};
 }
 
 std::string JsonScanner::string() {

@@ -3,8 +3,10 @@
 #include <zlib.h>
 
 #include <cstdint>
+#include <future>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace autopar {
@@ -52,11 +54,15 @@ class JsonScanner {
   bool take(char token);  ///< reads it if it is next, white space before it in any case
   int peek() { return next_ < filled_ || fill() ? buffer_[next_] : end_of_file; }
   bool fill();
+  void read_ahead();
 
   static constexpr int end_of_file = -1;
   std::string path_;
   gzFile file_;
   std::vector<unsigned char> buffer_;
+  std::vector<unsigned char> ahead_;              ///< unpacked while the buffer is parsed
+  std::future<std::pair<int, int>> count_ahead_;  ///< of its bytes; and errno
+  std::vector<std::int64_t> values_;              ///< of the array that is read
   std::size_t next_ = 0;
   std::size_t filled_ = 0;
   std::size_t bytes_before_ = 0;  ///< those of the file before the buffer
