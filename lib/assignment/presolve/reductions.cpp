@@ -74,6 +74,57 @@ bool dominates(const std::vector<Cost>& costs, const std::vector<HalfEdge>& edge
   return saved >= 0;
 }
 
+/// Where one strategy's costs over an edge are least and largest; -1 where it has no partner.
+struct Extremes {
+  std::ptrdiff_t least = -1;
+  std::ptrdiff_t largest = -1;
+};
+
+/// By edge and own strategy. Other ends' strategies that are impossible are left out.
+std::vector<std::vector<Extremes>> extremes_of(const std::vector<HalfEdge>& edges,
+                                               const std::vector<std::vector<char>>& is_possible) {
+  std::vector<std::vector<Extremes>> result;
+  for (std::size_t k = 0; k < edges.size(); ++k) {
+    const HalfEdge& edge = edges[k];
+    auto& of_edge = result.emplace_back(edge.own);
+    for (std::size_t s = 0; s < edge.own; ++s) {
+      Cost least = impossible;
+      Cost largest = -impossible;
+      for (std::size_t t = 0; t < edge.others; ++t) {
+        const Cost cost = edge.table.begin()[s * edge.own_step() + t * edge.other_step()];
+        if (!is_possible[k][t]) continue;
+        if (cost < least) of_edge[s].least = static_cast<std::ptrdiff_t>(t);
+        if (cost > largest) of_edge[s].largest = static_cast<std::ptrdiff_t>(t);
+        least = std::min(least, cost);
+        largest = std::max(largest, cost);
+      }
+    }
+  }
+  return result;
+}
+
+/// False where `dominates` would be, as a look at two neighbours' strategies an edge tells of most.
+bool may_dominate(const std::vector<Cost>& costs, const std::vector<HalfEdge>& edges,
+                  const std::vector<std::vector<Extremes>>& extremes, std::size_t better,
+                  std::size_t worse) {
+  Cost saved = costs[worse] - costs[better];  // an upper bound
+  for (std::size_t k = 0; k < edges.size(); ++k) {
+    const HalfEdge& edge = edges[k];
+    if (extremes[k][worse].least < 0) return true;
+    Cost least = impossible;
+    for (const std::ptrdiff_t t : {extremes[k][worse].least, extremes[k][better].largest}) {
+      const std::size_t place = static_cast<std::size_t>(t) * edge.other_step();
+      const Cost cost = edge.table.begin()[worse * edge.own_step() + place];
+      if (cost >= impossible) continue;
+      const Cost instead = edge.table.begin()[better * edge.own_step() + place];
+      if (instead >= impossible) return false;
+      least = std::min(least, cost - instead);
+    }
+    saved += least;
+  }
+  return saved >= 0;
+}
+
 }  // namespace
 
 std::shared_ptr<const Reductions::Normalised> Reductions::normalise(const CostTable& table,
@@ -133,11 +184,15 @@ std::shared_ptr<const std::vector<int>> Reductions::dominators(
     double work = static_cast<double>(costs.size());
     for (const HalfEdge& edge : edges) work += static_cast<double>(edge.table.size());
     if (work * static_cast<double>(costs.size()) > parameters_.most_comparisons) return result;
+    const auto extremes = extremes_of(edges, is_possible);
     const auto is_left = [&](std::size_t s) { return result[s] == static_cast<int>(s); };
     for (std::size_t s = 0; s < costs.size(); ++s) {
       for (std::size_t t = 0; t < costs.size() && is_left(s); ++t) {
         if (t == s || !is_left(t) || (!usages.empty() && usages[t] > usages[s])) continue;
-        if (dominates(costs, edges, is_possible, t, s)) result[s] = static_cast<int>(t);
+        if (may_dominate(costs, edges, extremes, t, s) &&
+            dominates(costs, edges, is_possible, t, s)) {
+          result[s] = static_cast<int>(t);
+        }
       }
     }
     return result;

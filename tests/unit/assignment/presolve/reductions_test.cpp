@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <map>
+#include <optional>
 #include <set>
 
 #include "assignment/arc_costs.h"
@@ -165,6 +166,65 @@ TEST_CASE("what the neighbours cannot choose does not count, and is part of the 
   CHECK(*reductions.dominators(costs, {}, {edge}, {{0, 1}}) == std::vector<int>{0, 0});
   CHECK(*reductions.dominators(costs, {}, {edge}, {{1, 0}}) == std::vector<int>{1, 1});
   CHECK(*reductions.dominators(costs, {3, 2}, {edge}, {{0, 1}}) == std::vector<int>{0, 1});
+}
+
+TEST_CASE("a dominated strategy never costs less than its dominator, and all others may") {
+  std::mt19937 random(47);
+  int dominated = 0;
+  for (int round = 0; round < 2000; ++round) {
+    const int own = draw(random, 2, 5);
+    std::vector<Cost> costs;
+    for (int s = 0; s < own; ++s) costs.push_back(draw(random, 0, 40));
+    std::vector<HalfEdge> edges;
+    std::vector<std::vector<char>> is_possible;
+    for (int k = draw(random, 0, 3); k > 0; --k) {
+      const int others = draw(random, 1, 4);
+      const bool is_row = draw(random, 0, 1) == 0;
+      edges.push_back({.table = random_table(random, own, others),
+                       .own = static_cast<std::size_t>(own),
+                       .others = static_cast<std::size_t>(others),
+                       .is_row = is_row});
+      auto& possible = is_possible.emplace_back();
+      for (int t = 0; t < others; ++t) possible.push_back(draw(random, 0, 4) > 0 ? 1 : 0);
+    }
+    /// The least that a change costs over an edge; nullopt where it may be impossible.
+    const auto least_saved = [&](std::size_t k, std::size_t t, std::size_t s) {
+      const HalfEdge& edge = edges[k];
+      std::optional<Cost> least = impossible;
+      for (std::size_t other = 0; other < edge.others; ++other) {
+        const Cost worse = edge.table[s * edge.own_step() + other * edge.other_step()];
+        const Cost better = edge.table[t * edge.own_step() + other * edge.other_step()];
+        if (!is_possible[k][other] || worse >= impossible) continue;
+        if (better >= impossible) return std::optional<Cost>();
+        least = std::min(*least, worse - better);
+      }
+      return least;
+    };
+    const auto dominates = [&](std::size_t t, std::size_t s) {
+      Cost saved = costs[s] - costs[t];
+      for (std::size_t k = 0; k < edges.size(); ++k) {
+        const auto least = least_saved(k, t, s);
+        if (!least) return false;
+        if (*least == impossible) return true;
+        saved += *least;
+      }
+      return saved >= 0;
+    };
+    const auto found = *Reductions().dominators(costs, {}, edges, is_possible);
+    const auto is_left = [&](std::size_t s) { return found[s] == static_cast<int>(s); };
+    CAPTURE(round);
+    for (std::size_t s = 0; s < costs.size(); ++s) {
+      if (!is_left(s)) {
+        ++dominated;
+        REQUIRE(dominates(static_cast<std::size_t>(found[s]), s));
+        continue;
+      }
+      for (std::size_t t = 0; t < costs.size(); ++t) {
+        if (t != s && is_left(t)) REQUIRE_FALSE(dominates(t, s));
+      }
+    }
+  }
+  REQUIRE(dominated > 1000);
 }
 
 TEST_CASE("edges that share a table may read it in different ways") {
