@@ -12,7 +12,8 @@ std::optional<LabelAnswer> search_labels(AssignmentProblem problem, std::vector<
   const SolverParameters::Labels& labels = parameters.labels;
   LabelAnswer result;
   options.deadline.count(size_of(problem) / parameters.work.presolved_a_second);
-  const auto presolved = presolve(std::move(problem), std::move(prices), parameters.presolve);
+  const auto presolved =
+      presolve(std::move(problem), std::move(prices), parameters.presolve, options.deadline);
   if (!presolved || presolved->constant >= options.goal) {
     return LabelAnswer{.bound = options.goal, .is_exact = true};
   }

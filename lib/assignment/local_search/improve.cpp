@@ -68,11 +68,12 @@ std::optional<Subproblem> improve_until_stuck(Portfolio& portfolio,
   const double few = few_strategies(portfolio, parameters);
   int rounds = parameters.improve.first_rounds;
   while (!portfolio.run(first, true, rounds)) {
+    rounds *= parameters.improve.growth_of_rounds;
+    if (!is_known(portfolio.goal())) continue;
     // A gap need not be closed to rule most strategies out.
     Subproblem rest =
         fix_by_reduced_cost(portfolio, portfolio.relaxation().min_marginals(), portfolio.goal());
     if (count_strategies(rest.problem) <= few) return rest;
-    rounds *= parameters.improve.growth_of_rounds;
   }
   return std::nullopt;
 }

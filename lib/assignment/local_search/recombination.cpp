@@ -40,6 +40,8 @@ Choice Recombination::run(const Choice& best, Cost goal, const std::vector<doubl
       return found->choice.value_or(Choice{});
     }
     if (window_ <= 1) break;
+    // A window that is wider than what was met holds no more.
+    window_ = std::min<std::int64_t>(window_, added_);
   }
   return {};
 }
