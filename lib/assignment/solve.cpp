@@ -23,6 +23,7 @@ Incumbent alternate(const Subproblem& component, SolveContext& context) {
   const double begin = context.clock.seconds;
   Portfolio portfolio(component, context.threads, context.options.seed, parameters);
   begin_folded(portfolio, context);
+  portfolio.begin_thriftily();
   const auto solve_rest = [&](Subproblem rest) {
     const Incumbent known = portfolio.incumbent();
     return combine(known, solve_subproblem(std::move(rest), context), portfolio.goal());

@@ -61,6 +61,15 @@ double Portfolio::seconds_to_relax() const {
          parameters_.work.costs_a_second;
 }
 
+void Portfolio::begin_thriftily() {
+  if (is_known(goal())) return;
+  // The searches do not begin with it: what the prices lead to soon costs far less.
+  const Choice choice = relaxation_.thrifty_choice(component_.deadline);
+  if (choice.empty()) return;
+  assignment::offer(component_.problem, choice, thrifty_);
+  if (component_.is_root) spdlog::debug("round 0: bound {}, cost {},", bound(), thrifty_.cost);
+}
+
 void Portfolio::start_from(Portfolio& folded, const Folding& folding) {
   if (!folded.choice().empty()) {
     const Choice choice = folding.unfolded(folded.choice());

@@ -33,6 +33,8 @@ class Portfolio {
     idle_rounds_ = 0;
   }
 
+  /// Looks for a first choice within many limits before the first round, where none is known.
+  void begin_thriftily();
   /// Begins with what the folded problem's portfolio has found.
   void start_from(Portfolio& folded, const Folding& folding);
 
@@ -59,7 +61,10 @@ class Portfolio {
     if (!below_goal.choice.empty()) offer(below_goal.choice);
     raise_bound(std::min(below_goal.bound, goal));
   }
-  Incumbent incumbent() const { return make_incumbent(choice(), cost(), bound()); }
+  Incumbent incumbent() const {
+    const Incumbent& best = choice().empty() ? thrifty_ : best_;
+    return make_incumbent(best.choice, best.cost, bound());
+  }
   Relaxation& relaxation() { return relaxation_; }
   const Subproblem& component() const { return component_; }
 
@@ -81,6 +86,7 @@ class Portfolio {
   Recombination recombination_;
   std::optional<ArcCosts> costs_;  ///< the searches'
   std::vector<std::unique_ptr<NeighbourhoodSearch>> searches_;
+  Incumbent thrifty_;  ///< for the answer where nothing better is found
   Choice start_;       ///< of the folded problem, within the limits or not
   Incumbent best_;     ///< its bound is what was proven elsewhere
   const double work_;  ///< of a round and thread

@@ -51,6 +51,27 @@ void Relaxation::start_from(const Relaxation& folded, const Folding& folding) {
   set_prices(center_);
 }
 
+/// The first sweep from no messages is often enough: what is rounded is then the least usage.
+Choice Relaxation::thrifty_choice(const Deadline& deadline) {
+  if (!has_many_limits()) return {};
+  const double price = parameters_.high_price * static_cast<double>(typical_cost(problem_)) /
+                       static_cast<double>(center_.size());
+  std::vector<double> prices;
+  for (const std::int64_t limit : problem_.usage_limits) {
+    prices.push_back(price / (static_cast<double>(limit) + 1));
+  }
+  set_prices(prices);
+  Incumbent found;
+  for (int k = 0; k < parameters_.most_thrifty_sweeps && found.choice.empty(); ++k) {
+    if (deadline.is_over()) break;
+    messages_.sweep();
+    offer(problem_, messages_.choice(), found);
+  }
+  messages_.set_messages(std::vector<double>(costs_.message_entries(), 0.0));
+  set_prices(center_);
+  return found.choice;
+}
+
 void Relaxation::settle(const Deadline& deadline) {
   set_prices(center_);
   for (int k = 0; k < parameters_.most_settling_sweeps && !deadline.is_over(); ++k) {
@@ -98,7 +119,7 @@ void Relaxation::perturb() {
 void Relaxation::step(Cost goal) {
   sweep(steps_ == 0 ? first_sweeps() : parameters_.sweeps_a_step);
   if (++steps_ % parameters_.steps_a_check == 0) {
-    is_stuck_ = (steps_ > parameters_.bold_steps || center_.size() < parameters_.many_limits) &&
+    is_stuck_ = (steps_ > parameters_.bold_steps || !has_many_limits()) &&
                 best_bound_ - bound_at_check_ < parameters_.least_gain * gap_to(goal);
     bound_at_check_ = best_bound_;
   }
@@ -111,8 +132,9 @@ void Relaxation::step(Cost goal) {
 
 /// How far the bound may have to rise, as the goal may be far from an optimum.
 double Relaxation::gap_to(Cost goal) const {
-  const bool is_late = steps_ > parameters_.steps_before_first_gap ||
-                       steps_ * work_of_step() > parameters_.work_before_first_gap;
+  const int before = parameters_.steps_before_first_gap;
+  const bool is_late =
+      steps_ > before || before * work_of_step() > parameters_.work_before_first_gap;
   const bool is_long = is_late && !is_known(goal);
   const double part = is_long ? parameters_.first_gap : parameters_.largest_gap;
   return std::min(static_cast<double>(goal) - best_bound_,
@@ -160,9 +182,8 @@ void Relaxation::move_prices(Cost goal) {
   }
   if (length <= 0) return;
   // An average near 0 leads far: to no better bound, but to many kinds of choices.
-  const bool is_bold = steps_ < parameters_.bold_steps && center_.size() >= parameters_.many_limits;
-  if (steps_ == parameters_.bold_steps && center_.size() >= parameters_.many_limits)
-    factor_ = parameters_.first_factor;
+  const bool is_bold = steps_ < parameters_.bold_steps && has_many_limits();
+  if (steps_ == parameters_.bold_steps && has_many_limits()) factor_ = parameters_.first_factor;
   const double longest = is_bold ? length : std::sqrt(length * std::max(length, newest));
   const double step = factor_ * std::max(1.0, gap_to(goal)) / longest;
   std::vector<double> prices(center_.size());

@@ -34,6 +34,9 @@ class Relaxation {
   void start_from(const Relaxation& folded, const Folding& folding);
   /// Sweeps at the prices of the best bound while that rises, before prices move again.
   void settle(const Deadline& deadline);
+  /// A choice within the limits where there is little to know yet: at prices so high that usage
+  /// counts more than costs. Empty where a few sweeps find none. Messages and prices stay.
+  Choice thrifty_choice(const Deadline& deadline);
   /// Takes long steps again, to find other choices.
   void perturb();
 
@@ -51,6 +54,7 @@ class Relaxation {
   MinMarginals min_marginals();
 
  private:
+  bool has_many_limits() const { return center_.size() >= parameters_.many_limits; }
   int first_sweeps() const;
   std::size_t most_null_steps() const;
   void set_prices(const std::vector<double>& prices) {

@@ -114,3 +114,25 @@ TEST_CASE("a gap is small enough only when patience has ended, and by the whole 
   portfolio.raise_bound(truth.cost * 95 / 100);
   CHECK(portfolio.is_done(over));
 }
+
+TEST_CASE("a thrifty choice answers where nothing better was found, and guides no search") {
+  std::mt19937 random(123);
+  SolverParameters parameters;
+  parameters.relaxation.many_limits = 1;
+  int found = 0;
+  for (int round = 0; round < 20; ++round) {
+    const Subproblem component{.problem = random_limited_problem(random, 3, 2)};
+    Portfolio portfolio(component, 1, 1, parameters);
+    portfolio.begin_thriftily();
+    CAPTURE(round);
+    REQUIRE(portfolio.choice().empty());
+    const Incumbent first = portfolio.incumbent();
+    if (first.choice.empty()) continue;
+    ++found;
+    REQUIRE(within_limits(component.problem, first.choice));
+    REQUIRE(cost_of(component.problem, first.choice) == first.cost);
+    portfolio.run({}, true);
+    REQUIRE(portfolio.incumbent().cost == portfolio.cost());
+  }
+  REQUIRE(found > 5);
+}

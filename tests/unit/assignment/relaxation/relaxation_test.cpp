@@ -4,6 +4,7 @@
 #include <catch2/catch.hpp>
 
 #include "assignment/presolve/presolve.h"
+#include "unit/assignment/brute_force.h"
 #include "unit/assignment/small_problems.h"
 
 using namespace autopar::assignment;
@@ -115,4 +116,34 @@ TEST_CASE("prices that presolve passes on keep the bound valid") {
     carried += prices.empty() ? 0 : 1;
   }
   CHECK(carried > 30);
+}
+
+TEST_CASE("a thrifty choice is within the limits, is mostly found, and changes no bound") {
+  std::mt19937 random(91);
+  SolverParameters::Relaxation parameters;
+  parameters.many_limits = 1;
+  int asked = 0;
+  int found = 0;
+  for (int round = 0; round < 60; ++round) {
+    const AssignmentProblem problem = random_limited_problem(random, 1 + round % 4, round % 3);
+    if (problem.usage_limits.empty()) continue;
+    if (solve_by_brute_force(problem).status == Status::infeasible) continue;
+    Relaxation thrifty(problem, {}, 0, parameters);
+    Relaxation other(problem, {}, 0, parameters);
+    const Choice choice = thrifty.thrifty_choice({});
+    CAPTURE(round);
+    ++asked;
+    if (!choice.empty()) {
+      ++found;
+      REQUIRE(within_limits(problem, choice));
+      REQUIRE(cost_of(problem, choice) < impossible);
+    }
+    thrifty.advance(1e4, impossible, {});
+    other.advance(1e4, impossible, {});
+    REQUIRE(thrifty.bound() == other.bound());
+    REQUIRE(thrifty.prices() == other.prices());
+  }
+  CAPTURE(found, asked);
+  REQUIRE(asked > 20);
+  REQUIRE(found > asked * 3 / 4);
 }
