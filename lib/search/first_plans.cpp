@@ -1,0 +1,55 @@
+#include "search/first_plans.h"
+
+#include <optional>
+#include <utility>
+
+#include "search/coarse_plan.h"
+#include "search/quick_searches.h"
+
+namespace autopar::search {
+
+namespace {
+
+/// What the recursive search takes for a cell of an edge's table, seen on an ordinary core.
+constexpr double recursive_seconds_a_cell = 4e-8;
+/// The part of the time that it may take where the search is exact.
+constexpr double share_of_recursive = 0.05;
+/// The part of the time for plans on coarser meshes then.
+constexpr double share_of_coarser = 0.2;
+
+/// About what choose_recursively takes.
+double seconds_of_recursive(const PlanTask& task) {
+  double cells = 0;
+  for (const auto& edge : task.built.problem.edges) cells += static_cast<double>(edge.costs.size());
+  return recursive_seconds_a_cell * cells;
+}
+
+/// The same plan on the task's mesh; nullopt where that does not come from its axes.
+std::optional<std::vector<int>> refined_on(const JointPlan& coarser, const PlanTask& task) {
+  const auto runs = runs_between(coarser.plans.front().mesh, task.mesh());
+  return runs ? refined(coarser.built, coarser.choice, *runs, task.built) : std::nullopt;
+}
+
+}  // namespace
+
+bool is_recursive_quick(const PlanTask& task) {
+  return seconds_of_recursive(task) < share_of_recursive * task.options.time_limit_seconds;
+}
+
+void consider_recursive_plan(const PlanTask& task, Incumbent& incumbent) {
+  auto quick = choose_recursively(task.built, task.built.problem, task.mesh());
+  if (!quick) return;
+  consider(task, *quick, incumbent);
+  incumbent.starts.push_back(std::move(*quick));
+}
+
+void start_from_coarser(const PlanTask& task, Incumbent& incumbent) {
+  if (!task.options.pins.empty()) return;
+  auto start = task.coarser != nullptr
+                   ? refined_on(*task.coarser, task)
+                   : choose_from_coarser(task.built, task.profiles, task.options,
+                                         share_of_coarser * task.options.time_limit_seconds);
+  if (start) incumbent.starts.push_back(std::move(*start));
+}
+
+}  // namespace autopar::search

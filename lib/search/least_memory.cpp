@@ -1,0 +1,109 @@
+#include "search/least_memory.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+#include "base/interruption.h"
+#include "search/operator_bound.h"
+
+namespace autopar::search {
+
+using assignment::LeastPeak;
+using assignment::Solution;
+
+namespace {
+
+/// The part of the time left for the least peak.
+constexpr double share_of_least_peak = 0.7;
+/// The least time for it: without it there is no plan at all. A small model needs far less.
+constexpr double least_seconds_for_a_plan = 10;
+/// Sums above the least, as a part of it, whose cheapest plans are tried too.
+constexpr double slacks[] = {0.0, 0.02, 0.05};
+
+std::string in_mebibytes(std::int64_t bytes) {
+  return fmt::format("{:.1f} MiB ({} bytes)", static_cast<double>(bytes) / 1048576.0, bytes);
+}
+
+/// The choice whose shards need least among those of the least summed peak, or a little more: the
+/// cheapest ones communicate less, and shards' arenas are packed differently.
+std::vector<int> least_to_pack(const PlanTask& task, PlanProblem built, const LeastPeak& least,
+                               int first, Incumbent& incumbent) {
+  std::vector<int> best = carried_over(built, least.choice, task);
+  const auto packed = [&](const std::vector<int>& choice) {
+    return choice.empty() ? unknown_bytes : peak_of(plans_of(task, choice));
+  };
+  auto& limits = built.problem.usage_limits;
+  incumbent.starts = {least.choice};
+  double least_seconds = least_seconds_for_a_plan;
+  for (const double slack : slacks) {
+    const auto limit = static_cast<std::int64_t>((1 + slack) * static_cast<double>(least.peak));
+    std::fill(limits.begin() + first, limits.end(), limit);
+    const Solution solution = solve_exactly(task, built.problem, incumbent, share_of_solve,
+                                            std::exchange(least_seconds, 0));
+    if (solution.choice.empty()) continue;
+    std::vector<int> cheapest = carried_over(built, solution.choice, task);
+    if (packed(cheapest) <= packed(best)) best = std::move(cheapest);
+  }
+  return best;
+}
+
+}  // namespace
+
+void require_to_fit(const PlanTask& task, const LeastPeak& least) {
+  const std::int64_t peak = peak_of(plans_of(task, least.choice));
+  if (peak <= task.limit()) return;
+  throw NothingFits(
+      fmt::format("nothing fits a memory limit of {} a device: the smallest known to do is {}: "
+                  "raise --memory or add devices",
+                  in_mebibytes(task.limit()), in_mebibytes(peak)),
+      peak, least.lower_bound > task.limit());
+}
+
+LeastPeak find_least_memory(const PlanTask& task, Incumbent& incumbent) {
+  // Which sums are worth counting depends on the limit. Here it is decided for one and the same,
+  // whatever was asked for, so that the least that is named is found again when it is asked for.
+  SearchOptions options = task.options;
+  if (options.memory.kind == MemoryPolicy::Kind::bytes)
+    options.memory.bytes = bytes_on_one_device(task.profiles) / task.mesh().num_devices();
+  const int first = options.memory.kind == MemoryPolicy::Kind::fair ? 1 : 0;
+  PlanProblem built = build_plan_problem(task.profiles, options);
+  std::optional<LeastPeak> least;
+  std::optional<LeastPeak> beyond_share;  // sought where weights alone are more than a fair share
+  {
+    // A first Ctrl-C lets it end, since without it there is no plan at all; a second does not.
+    const InterruptionReprieve reprieve;
+    const double seconds =
+        std::max(least_seconds_for_a_plan, share_of_least_peak * task.seconds_left());
+    const auto least_from = [&](int row) {
+      return assignment::find_least_peak(
+          built.problem, row, static_cast<int>(built.problem.usage_limits.size()),
+          {.time_limit_seconds = seconds, .threads = task.options.threads});
+    };
+    least = least_from(first);
+    if (!least && first > 0) beyond_share = least_from(0);
+  }
+  if (beyond_share) {
+    beyond_share->choice = carried_over(built, beyond_share->choice, task);
+    if (!beyond_share->choice.empty()) {
+      require_to_fit(task, *beyond_share);
+      throw NothingFits(
+          fmt::format("nothing keeps each device's weights within a fair share, {}, as far as the "
+                      "search let see: give --memory device",
+                      in_mebibytes(task.built.problem.usage_limits.front())),
+          unknown_bytes, false);
+    }
+  }
+  if (least) least->choice = least_to_pack(task, std::move(built), *least, first, incumbent);
+  if (least && !least->choice.empty()) return *least;
+  const char* const end = was_interrupted() ? "interruption" : "time limit";
+  throw NothingFits(
+      fmt::format("nothing fits a memory limit of {} a device, as far as the {} let see: raise "
+                  "--memory or give the search more time",
+                  in_mebibytes(task.limit()), end),
+      unknown_bytes, false);
+}
+
+}  // namespace autopar::search
