@@ -48,6 +48,7 @@ Relaxation::Relaxation(const AssignmentProblem& problem, std::vector<double> pri
 void Relaxation::start_from(const Relaxation& folded, const Folding& folding) {
   messages_.set_messages(folding.unfolded(folded.messages_.messages(), folded.costs_, costs_));
   center_ = folded.center_;
+  single_price_ = folded.single_price_;
   set_prices(center_);
 }
 
@@ -123,8 +124,10 @@ void Relaxation::step(Cost goal) {
                 best_bound_ - bound_at_check_ < parameters_.least_gain * gap_to(goal);
     bound_at_check_ = best_bound_;
   }
-  if (!center_.empty()) {
+  if (center_.size() > 1) {
     move_prices(goal);
+  } else if (center_.size() == 1) {
+    move_single_price(goal);
   } else {
     best_bound_ = present_bound_;
   }
@@ -191,6 +194,20 @@ void Relaxation::move_prices(Cost goal) {
     prices[t] = std::max(0.0, center_[t] + step * excess_[t]);
   }
   set_prices(prices);
+}
+
+void Relaxation::move_single_price(Cost goal) {
+  const double price = prices_.prices().front();
+  const std::int64_t usage = usage_over_time(problem_, messages_.choice()).front();
+  const double excess = static_cast<double>(usage - problem_.usage_limits.front());
+  const bool has_gained = present_bound_ > best_bound_;
+  if (has_gained) {
+    best_bound_ = present_bound_;
+    center_ = {price};
+  }
+  const double first_step =
+      parameters_.first_factor * std::max(1.0, gap_to(goal)) / std::max(1.0, std::abs(excess));
+  set_prices({single_price_.next(price, excess, first_step, has_gained, parameters_)});
 }
 
 MinMarginals Relaxation::min_marginals() {

@@ -4,6 +4,7 @@
 
 #include "assignment/arc_costs.h"
 #include "assignment/relaxation/message_passing.h"
+#include "assignment/relaxation/single_price.h"
 #include "assignment/relaxation/usage_prices.h"
 #include "assignment/repetition/folding.h"
 #include "assignment/subproblem.h"
@@ -65,6 +66,7 @@ class Relaxation {
   /// Takes over the choice and the bound that it finds.
   void sweep(int times);
   void move_prices(Cost goal);
+  void move_single_price(Cost goal);
   double gap_to(Cost goal) const;
   Cost whole(double bound) const;
 
@@ -81,8 +83,9 @@ class Relaxation {
   std::vector<double> excess_;     ///< by time, usage over the limit, averaged over the steps
   double present_bound_ = -1e300;  ///< at the present prices
   double best_bound_ = -1e300;
-  double factor_;          ///< of the step that would lead to the goal if the bound were linear
-  std::size_t nulls_ = 0;  ///< steps without gain
+  double factor_;             ///< of the step that would lead to the goal if the bound were linear
+  std::size_t nulls_ = 0;     ///< steps without gain
+  SinglePrice single_price_;  ///< where there is one limit
   int steps_ = 0;
   double bound_at_check_ = -1e300;
   bool is_stuck_ = false;
