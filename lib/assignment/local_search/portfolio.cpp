@@ -71,6 +71,7 @@ void Portfolio::begin_thriftily() {
 }
 
 void Portfolio::start_from(Portfolio& folded, const Folding& folding) {
+  recombination_.start_from(folded.recombination_, folding);
   if (!folded.choice().empty()) {
     const Choice choice = folding.unfolded(folded.choice());
     offer(choice);

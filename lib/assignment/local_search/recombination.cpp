@@ -30,11 +30,23 @@ void Recombination::keep(const Choice& choice) {
   for (std::size_t i = 0; i < choice.size(); ++i) newest_[i][choice[i]] = always;
 }
 
+void Recombination::start_from(const Recombination& folded, const Folding& folding) {
+  added_ = folded.added_;
+  window_ = std::max(window_, added_);
+  const std::vector<int>& places = folding.places();
+  for (std::size_t i = 0; i < places.size(); ++i)
+    if (places[i] != RepeatedLayers::none) newest_[i] = folded.newest_[places[i]];
+}
+
 Choice Recombination::run(const Choice& best, Cost goal, const std::vector<double>& prices,
                           const Deadline& deadline) {
   for (; !deadline.is_over(); window_ /= parameters_.recombination.shrinking_of_window) {
     const auto found =
-        search_labels(of_newest(best), prices, {.goal = goal, .deadline = deadline}, parameters_);
+        search_labels(of_newest(best), prices,
+                      {.goal = goal,
+                       .most_comparisons = parameters_.recombination.most_comparisons,
+                       .deadline = deadline},
+                      parameters_);
     if (found) {
       window_ += window_ / parameters_.recombination.growth_of_window + 1;
       return found->choice.value_or(Choice{});

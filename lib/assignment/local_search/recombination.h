@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "assignment/assignment_problem.h"
+#include "assignment/repetition/folding.h"
 
 namespace autopar::assignment {
 
@@ -18,6 +19,9 @@ class Recombination {
   /// Choices need not be within the limits; those that are kept always count as new.
   void add(const Choice& choice);
   void keep(const Choice& choice);
+  /// Takes over what the folded problem's recombination has met. Layers of several kinds, each of
+  /// them repeated in one of these choices, can then be mixed in any proportion.
+  void start_from(const Recombination& folded, const Folding& folding);
 
   /// A choice of the newest strategies, and those of `best`, that costs less than the goal; empty
   /// where there is none or it was not found. `prices` are by time, of a unit of usage.

@@ -22,6 +22,9 @@ class Folding {
 
   /// With the whole's times and limits.
   const AssignmentProblem& problem() const { return problem_; }
+  /// By the whole's node, the one of the folded problem that stands for it; RepeatedLayers::none
+  /// where nothing is known of it.
+  const std::vector<int>& places() const { return place_of_; }
   /// The whole's choice. Limits at times of layers that were left out are not looked at.
   Choice unfolded(const Choice& choice) const;
   /// What message passing has moved, by arc and its node's strategy, for the whole; 0 where nothing

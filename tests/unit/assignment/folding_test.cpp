@@ -156,3 +156,27 @@ TEST_CASE("what is folded first ends at the same optimum") {
     CHECK(folded.lower_bound == plain.lower_bound);
   }
 }
+
+TEST_CASE("layers of two kinds are mixed in the proportion that the limit asks for") {
+  // A layer costs less the more it uses; changes of kind cost, and the limit is for 13 of 50.
+  constexpr int layers = 50;
+  constexpr std::int64_t large = 1000;
+  AssignmentProblem problem;
+  problem.usage_limits = {13 * large};
+  const CostTable change{std::vector<Cost>{0, 40, 40, 0}};
+  const CostTable within{std::vector<Cost>{0, 900, 900, 0}};
+  for (int layer = 0; layer < layers; ++layer) {
+    const int a = 2 * layer;
+    problem.nodes.push_back({std::vector<Cost>{0, 700}, {large, 0}, 0, 1});
+    problem.nodes.push_back({std::vector<Cost>{10, 0}, {0, 0}, 0, 0});
+    problem.edges.push_back({a, a + 1, within});
+    if (layer > 0) problem.edges.push_back({a - 1, a, change});
+  }
+  SolveOptions options{.time_limit_seconds = 60};
+  options.parameters.folded.least_seconds_to_relax = 0;
+  options.parameters.exact.most_nodes_for_labels = 0;
+  options.parameters.exact.most_strategies_for_glpk = 0;
+  const Solution solution = solve(problem, options);
+  // 13 in a row at an end, with one change.
+  CHECK(solution.cost == 13 * 10 + 37 * 700 + 40);
+}
