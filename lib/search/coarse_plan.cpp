@@ -74,7 +74,7 @@ struct CoarseProblem {
 constexpr double share_of_coarser = 0.3;
 /// Seconds of work after which a plan to start from is good enough that is nearly proven.
 constexpr double patience_seconds = 0.5;
-constexpr double small_gap = 0.01;
+constexpr double small_gap = 0.02;
 
 }  // namespace
 

@@ -1,5 +1,6 @@
 #include "search/first_plans.h"
 
+#include <algorithm>
 #include <optional>
 #include <utility>
 
@@ -15,13 +16,23 @@ constexpr double recursive_seconds_a_cell = 4e-8;
 /// The part of the time that it may take where the search is exact.
 constexpr double share_of_recursive = 0.05;
 /// The part of the time for plans on coarser meshes then.
-constexpr double share_of_coarser = 0.2;
+constexpr double share_of_coarser = 0.1;
+/// The least time for them on a core of one's own, as a part of the time left at most.
+constexpr double least_seconds_of_coarser = 1;
+constexpr double most_of_coarser = 0.5;
 
 /// About what choose_recursively takes.
 double seconds_of_recursive(const PlanTask& task) {
   double cells = 0;
   for (const auto& edge : task.built.problem.edges) cells += static_cast<double>(edge.costs.size());
-  return recursive_seconds_a_cell * cells;
+  return task.slowdown * recursive_seconds_a_cell * cells;
+}
+
+/// For plans on coarser meshes.
+double seconds_of_coarser(const PlanTask& task) {
+  const double least =
+      std::min(task.slowdown * least_seconds_of_coarser, most_of_coarser * task.seconds_left());
+  return std::max(share_of_coarser * task.options.time_limit_seconds, least);
 }
 
 /// The same plan on the task's mesh; nullopt where that does not come from its axes.
@@ -45,10 +56,9 @@ void consider_recursive_plan(const PlanTask& task, Incumbent& incumbent) {
 
 void start_from_coarser(const PlanTask& task, Incumbent& incumbent) {
   if (!task.options.pins.empty()) return;
-  auto start = task.coarser != nullptr
-                   ? refined_on(*task.coarser, task)
-                   : choose_from_coarser(task.built, task.profiles, task.options,
-                                         share_of_coarser * task.options.time_limit_seconds);
+  auto start = task.coarser != nullptr ? refined_on(*task.coarser, task) : std::nullopt;
+  if (!start)
+    start = choose_from_coarser(task.built, task.profiles, task.options, seconds_of_coarser(task));
   if (start) incumbent.starts.push_back(std::move(*start));
 }
 

@@ -13,7 +13,8 @@ bool is_recursive_quick(const PlanTask& task);
 void consider_recursive_plan(const PlanTask& task, Incumbent& incumbent);
 
 /// Lets the exact search go on from the task's plan on a coarser mesh, or from one that is searched
-/// now. Pins are for this mesh alone: with them there is none.
+/// now where there is none or its axes are others. Pins are for this mesh alone: with them there is
+/// none.
 void start_from_coarser(const PlanTask& task, Incumbent& incumbent);
 
 }  // namespace autopar::search

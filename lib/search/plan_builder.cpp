@@ -32,6 +32,7 @@
 
 #include <algorithm>
 #include <deque>
+#include <limits>
 #include <map>
 #include <set>
 #include <utility>
@@ -289,7 +290,8 @@ void mark_nodes(int part, PlanProblem& built) {
   built.part_of.resize(built.problem.nodes.size(), part);
 }
 
-PlanProblem build(std::vector<PartGraph> graphs, const SearchOptions& options) {
+PlanProblem build(std::vector<PartGraph> graphs, const SearchOptions& options,
+                  CountedMemory counted) {
   Problems problems;
   std::deque<PartContext> contexts;
   PlanProblem built;
@@ -308,7 +310,9 @@ PlanProblem build(std::vector<PartGraph> graphs, const SearchOptions& options) {
                         FairLimit(graphs.front().cost.mesh().num_devices())};
 
   // Phase by phase: the problem's first nodes are all the operators.
-  const std::int64_t limit = limit_of(options.memory, graphs.front().cost.device());
+  const std::int64_t capacity = limit_of(options.memory, graphs.front().cost.device());
+  const std::int64_t limit =
+      counted == CountedMemory::over_time ? capacity : std::numeric_limits<std::int64_t>::max();
   const std::size_t count = contexts.size();
   std::set<std::string> without_rule;
   const auto for_each_part = [&](const auto& add) {
@@ -332,8 +336,9 @@ PlanProblem build(std::vector<PartGraph> graphs, const SearchOptions& options) {
       add_state(contexts[p], p, state, built);
   for (std::size_t p = 1; p < count; ++p) join_states(contexts, p, built);
   built.problem.usage_limits.assign(tensors.horizon, limit);
-  if (options.memory.kind == MemoryPolicy::Kind::fair)
-    built.problem.usage_limits.front() = std::min(tensors.fair.bytes(), limit);
+  built.problem.usage_limits.front() = options.memory.kind == MemoryPolicy::Kind::fair
+                                           ? std::min(tensors.fair.bytes(), capacity)
+                                           : capacity;
   for_each_part(
       [&](std::size_t p) { add_versions(versioned[p], contexts[p].tables, built.problem); });
   return built;
@@ -341,7 +346,8 @@ PlanProblem build(std::vector<PartGraph> graphs, const SearchOptions& options) {
 
 }  // namespace
 
-PlanProblem build_plan_problem(std::span<const Profile> profiles, const SearchOptions& options) {
+PlanProblem build_plan_problem(std::span<const Profile> profiles, const SearchOptions& options,
+                               CountedMemory counted) {
   require(!profiles.empty(), "a search has a profile");
   std::vector<std::vector<Pin>> pins = pins_by_profile(options.pins, profiles);
   std::vector<PartGraph> graphs;
@@ -350,12 +356,12 @@ PlanProblem build_plan_problem(std::span<const Profile> profiles, const SearchOp
     graphs.push_back(
         {each.stage->graph, each.stage->received, *each.cost, each.weight, std::move(pins[p])});
   }
-  return build(std::move(graphs), options);
+  return build(std::move(graphs), options, counted);
 }
 
 PlanProblem build_plan_problem(const Graph& graph, const cost::CostModel& cost,
                                const SearchOptions& options, std::span<const ValueId> received) {
-  return build({{graph, received, cost, 1, options.pins}}, options);
+  return build({{graph, received, cost, 1, options.pins}}, options, CountedMemory::over_time);
 }
 
 plan::Plan decode(const PlanProblem& built, const std::vector<int>& choice,

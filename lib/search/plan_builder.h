@@ -45,10 +45,17 @@ struct PlanProblem {
   }
 };
 
+/// Which memory a problem's limits are for.
+enum class CountedMemory {
+  over_time,  ///< at rest, and while each operator runs
+  at_rest     ///< weights and states alone: a far smaller problem, whose bound holds for both
+};
+
 /// One problem for all profiles, at least one, joined at weights and states. Weights and states are
 /// in memory always, what else a profile has while it runs. Throws Error for a pin that names
 /// nothing or that no strategy satisfies.
-PlanProblem build_plan_problem(std::span<const Profile> profiles, const SearchOptions& options);
+PlanProblem build_plan_problem(std::span<const Profile> profiles, const SearchOptions& options,
+                               CountedMemory counted = CountedMemory::over_time);
 /// The problem of one graph. `received`: inputs that come from another mesh.
 PlanProblem build_plan_problem(const graph::Graph& graph, const cost::CostModel& cost,
                                const SearchOptions& options,

@@ -183,6 +183,12 @@ double gap_of(const Solution& solution) {
          static_cast<double>(std::max<Cost>(solution.cost, 1));
 }
 
+Cost bound_of_operators(const PlanTask& task) {
+  Cost least = 0;
+  for (const auto& operators : task.built.operators) least += std::ranges::min(operators->costs);
+  return least;
+}
+
 JointPlan answer_of(PlanTask task, Incumbent best, Cost lower_bound) {
   const plan::Prediction predicted = predict(task, best);
   SearchReport report = report_of(task, best, lower_bound);

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <limits>
 #include <span>
@@ -18,14 +19,23 @@ inline constexpr double small_gap = 1e-3;
 /// The part of the time left for a solve under limits.
 inline constexpr double share_of_solve = 0.85;
 
+/// Seconds of a thread that say something of the machine.
+inline constexpr double least_timed = 0.01;
+
 /// What one search of a plan is for. All of it is known before the first solve.
 struct PlanTask {
-  Stopwatch stopwatch{};  ///< from before the problem was built
+  Stopwatch stopwatch{};  ///< since the search began
   std::span<const Profile> profiles;
   const SearchOptions& options;
   const JointPlan* coarser = nullptr;  ///< a plan on a coarser mesh, if there is one
-  PlanProblem built;
-  const double build_seconds = stopwatch.seconds();
+  Stopwatch build{};
+  ThreadStopwatch build_on_core{};
+  PlanProblem built;  ///< since the two above were made
+  const double build_seconds = build.seconds();
+  /// Seconds that pass while a thread runs for one, as building has shown: more than 1 where other
+  /// processes take the cores.
+  const double slowdown =
+      std::max(1.0, build_seconds / std::max(least_timed, build_on_core.seconds()));
 
   const sharding::DeviceMesh& mesh() const { return profiles.front().cost->mesh(); }
 
@@ -74,6 +84,8 @@ assignment::Solution solve_exactly(const PlanTask& task,
 std::vector<int> carried_over(const PlanProblem& from, const std::vector<int>& choice,
                               const PlanTask& task);
 
+/// No choice costs less than every operator's cheapest strategy.
+assignment::Cost bound_of_operators(const PlanTask& task);
 /// 0 where nothing can be chosen.
 assignment::Cost bound_of(const assignment::Solution& solution);
 /// In parts of the cost; 0 where nothing was found.

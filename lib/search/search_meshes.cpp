@@ -26,6 +26,16 @@ constexpr double growth_an_axis = 20;
 /// The part of a mesh's time that its problem may take to build: else nothing is found in the rest.
 constexpr double most_to_build = 0.5;
 
+/// The part of the time in which meshes have equal shares. The rest goes to those that look best
+/// then.
+constexpr double share_of_first_round = 0.6;
+/// The part of the time left for the one that looks best, while others may yet be better.
+constexpr double share_of_best = 0.6;
+/// Time that is too little for another search, as a part of the limit.
+constexpr double least_share = 0.1;
+/// A mesh whose plan is proven to this part is not searched again.
+constexpr double small_gap = 1e-3;
+
 /// Each axis more multiplies a stage's strategies, and a third has not been seen to pay.
 constexpr int most_axes_of_stage = 2;
 
@@ -93,6 +103,72 @@ Attempt search_on(const Profiles& profiles, const SearchOptions& options, double
     throw NothingFits(error.what(), error.least_bytes, is_proven);
   }
 }
+
+/// Both were of the same mesh.
+void improve(MeshTrial& known, const MeshTrial& again) {
+  known.lower_bound_seconds = std::max(known.lower_bound_seconds, again.lower_bound_seconds);
+  if (!again.cost_seconds) return;
+  known.cost_seconds = std::min(known.cost_seconds.value_or(infinity), *again.cost_seconds);
+  known.refusal.clear();
+}
+
+/// The searches of all meshes, one after the other.
+struct MeshSearches {
+  std::span<const Profiles> meshes;
+  const SearchOptions& options;
+  const double least_seconds;  ///< no plan on any mesh takes less
+  std::optional<JointPlan> best{};
+  std::vector<MeshTrial> trials{};  ///< by mesh, of those searched or left out so far
+  LongestBuilds longest{};
+  std::exception_ptr refusal{};  ///< with the least memory
+  std::int64_t least_bytes = std::numeric_limits<std::int64_t>::max();
+  double glpk_seconds = 0;
+
+  bool may_be_worth_it(std::size_t i, double seconds) const {
+    if (i == 0) return true;
+    if (was_interrupted()) return !best;
+    if (best && best->predicted.cost_seconds <= least_seconds) return false;
+    return expected_seconds(longest, mesh_of(meshes[i]).num_axes()) < most_to_build * seconds;
+  }
+
+  void leave_out(std::size_t i) {
+    trials.push_back({.mesh = mesh_of(meshes[i]), .lower_bound_seconds = least_seconds});
+  }
+
+  /// For the first time, or once more.
+  void search(std::size_t i, double seconds) {
+    SearchOptions own = options;
+    own.time_limit_seconds = seconds;
+    own.warns = options.warns && trials.empty();
+    Attempt attempt = search_on(meshes[i], own, least_seconds, best);
+    if (i == trials.size())
+      trials.push_back(attempt.trial);
+    else
+      improve(trials[i], attempt.trial);
+    if (attempt.refusal && (!refusal || attempt.least_bytes < least_bytes))
+      refusal = attempt.refusal;
+    least_bytes = std::min(least_bytes, attempt.least_bytes);
+    if (!attempt.solved) return;
+    const SearchReport& found = attempt.solved->report;
+    glpk_seconds += found.glpk_seconds;
+    double& longest_of_these = longest[mesh_of(meshes[i]).num_axes()];
+    longest_of_these = std::max(longest_of_these, found.build_seconds);
+    if (!best || attempt.trial.cost_seconds < best->predicted.cost_seconds)
+      best = std::move(attempt.solved);
+  }
+
+  /// The mesh of the least bound among those that have a plan and may have one below the best.
+  std::optional<std::size_t> most_promising(const std::vector<bool>& is_again) const {
+    std::optional<std::size_t> next;
+    for (std::size_t i = 0; i < trials.size(); ++i) {
+      const double bound = trials[i].lower_bound_seconds;
+      const bool may_win = bound < (1 - small_gap) * best->predicted.cost_seconds;
+      if (is_again[i] || !trials[i].cost_seconds || !may_win) continue;
+      if (!next || bound < trials[*next].lower_bound_seconds) next = i;
+    }
+    return next;
+  }
+};
 
 using Sizes = std::vector<int>;
 
@@ -181,59 +257,40 @@ JointPlan search_meshes(std::span<const Profiles> meshes, const SearchOptions& o
   if (meshes.size() == 1) return search_plan(meshes.front(), options);
   const InterruptionGuard guard{SIGINT};  // Ctrl-C: the best mesh so far will do
   const Stopwatch stopwatch;
-  const double least_seconds =
-      least_seconds_on(mesh_of(meshes.front()).num_devices(), meshes.front());
-  std::optional<JointPlan> best;
-  std::vector<MeshTrial> trials;
-  LongestBuilds longest;
-  std::exception_ptr refusal;  // with the least memory
-  std::int64_t least_bytes = std::numeric_limits<std::int64_t>::max();
-  double glpk_seconds = 0;
-  // Meshes share the time that is left: what one does not need is for those behind it.
-  const auto share = [&](std::size_t i) {
-    const double left = options.time_limit_seconds - stopwatch.seconds();
-    return std::max(0.0, left) / static_cast<double>(meshes.size() - i);
-  };
-  const auto may_be_worth_it = [&](std::size_t i) {
-    if (i == 0) return true;
-    if (was_interrupted()) return !best;
-    if (best && best->predicted.cost_seconds <= least_seconds) return false;
-    return expected_seconds(longest, mesh_of(meshes[i]).num_axes()) < most_to_build * share(i);
+  MeshSearches searches{meshes, options,
+                        least_seconds_on(mesh_of(meshes.front()).num_devices(), meshes.front())};
+  const auto seconds_left = [&](double share) {
+    return std::max(0.0, share * options.time_limit_seconds - stopwatch.seconds());
   };
   for (std::size_t i = 0; i < meshes.size(); ++i) {
-    if (!may_be_worth_it(i)) {
-      trials.push_back({.mesh = mesh_of(meshes[i]), .lower_bound_seconds = least_seconds});
-      continue;
-    }
-    SearchOptions own = options;
-    own.time_limit_seconds = share(i);
-    own.warns = options.warns && i == 0;
-    Attempt attempt = search_on(meshes[i], own, least_seconds, best);
-    if (attempt.refusal && (!refusal || attempt.least_bytes < least_bytes))
-      refusal = attempt.refusal;
-    least_bytes = std::min(least_bytes, attempt.least_bytes);
-    if (attempt.solved) {
-      const SearchReport& found = attempt.solved->report;
-      glpk_seconds += found.glpk_seconds;
-      double& longest_of_these = longest[mesh_of(meshes[i]).num_axes()];
-      longest_of_these = std::max(longest_of_these, found.build_seconds);
-      if (!best || attempt.trial.cost_seconds < best->predicted.cost_seconds)
-        best = std::move(attempt.solved);
-    }
-    trials.push_back(std::move(attempt.trial));
+    // What one mesh does not need is for those behind it.
+    const double seconds =
+        seconds_left(share_of_first_round) / static_cast<double>(meshes.size() - i);
+    if (searches.may_be_worth_it(i, seconds))
+      searches.search(i, seconds);
+    else
+      searches.leave_out(i);
   }
-  if (!best) refuse(refusal, trials);
+  if (!searches.best) refuse(searches.refusal, searches.trials);
+  std::vector<bool> is_again(meshes.size(), false);
+  while (seconds_left(1) > least_share * options.time_limit_seconds && !was_interrupted()) {
+    const auto next = searches.most_promising(is_again);
+    if (!next) break;
+    is_again[*next] = true;
+    searches.search(*next, share_of_best * seconds_left(1));
+  }
   const double bound =
-      std::ranges::min(trials, {}, &MeshTrial::lower_bound_seconds).lower_bound_seconds;
-  const double cost_seconds = best->predicted.cost_seconds;
-  SearchReport& report = best->report;
+      std::ranges::min(searches.trials, {}, &MeshTrial::lower_bound_seconds).lower_bound_seconds;
+  JointPlan& best = *searches.best;
+  const double cost_seconds = best.predicted.cost_seconds;
+  SearchReport& report = best.report;
   // Costs are rounded to picoseconds, which bounds by operators are not.
   report.lower_bound_seconds = std::min(bound, cost_seconds);
   report.proven_optimal = bound >= cost_seconds;
   report.search_seconds = stopwatch.seconds();
-  report.glpk_seconds = glpk_seconds;
-  report.meshes = std::move(trials);
-  return std::move(*best);
+  report.glpk_seconds = searches.glpk_seconds;
+  report.meshes = std::move(searches.trials);
+  return std::move(best);
 }
 
 }  // namespace autopar::search

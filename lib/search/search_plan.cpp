@@ -1,10 +1,11 @@
 // Whether a plan fits is decided by the peak that is predicted for its shards, which the assignment
 // problem's sums only approximate. Hence a search of several solves:
-// 1. without limits: where the cheapest plan of all fits, it is found soon;
-// 2. under the limits, which are lowered by the excess as long as the shards exceed them;
-// 3. where nothing fits so far, under a fair share of the weights, and then for the least memory,
+// 1. of a large problem, with memory at rest alone (search_at_rest.h), which mostly is the answer;
+// 2. without limits: where the cheapest plan of all fits, it is found soon;
+// 3. under the limits, which are lowered by the excess as long as the shards exceed them;
+// 4. where nothing fits so far, under a fair share of the weights, and then for the least memory,
 //    which shows whether anything fits at all;
-// 4. of several profiles whose plan is far from proven: with weights as each wants them by itself.
+// 5. of several profiles whose plan is far from proven: with weights as each wants them by itself.
 
 #include "search/search_plan.h"
 
@@ -24,6 +25,7 @@
 #include "search/plan_task.h"
 #include "search/problem_parts.h"
 #include "search/quick_searches.h"
+#include "search/search_at_rest.h"
 
 namespace autopar::search {
 
@@ -152,10 +154,9 @@ FirstSolution solve_from_no_limits(const PlanTask& task, Incumbent& incumbent) {
   return {cheapest, bound_of(cheapest)};
 }
 
-/// No choice costs less than every operator's cheapest strategy; `--bound` asks for a better bound.
+/// `--bound` asks for a better one than that of the operators.
 Cost bound_of_quick_method(const PlanTask& task, Incumbent& incumbent) {
-  Cost least = 0;
-  for (const auto& operators : task.built.operators) least += std::ranges::min(operators->costs);
+  const Cost least = bound_of_operators(task);
   if (!task.options.bound) return least;
   return std::max(least, bound_of(solve_exactly(task, task.built.problem, incumbent)));
 }
@@ -244,10 +245,23 @@ JointPlan solve(PlanTask task) {
     consider_weights_of_each(task, best);
   // Shards may need less than the sums: then the bound under limits is not one for this plan.
   if (best.cost < lower_bound) lower_bound = 0;
-  lower_bound = std::max(lower_bound, bound_without_limits);
+  lower_bound = std::max({lower_bound, bound_without_limits, bound_of_operators(task)});
   // The best plan may be from an attempt before the last.
   if (assignment::within_limits(problem, best.choice)) task.built.problem = std::move(problem);
   return answer_of(std::move(task), std::move(best), lower_bound);
+}
+
+/// Nothing where the problem is not as large as that.
+SearchAtRest search_large_at_rest(const Stopwatch& stopwatch, std::span<const Profile> profiles,
+                                  const SearchOptions& options, const JointPlan* coarser) {
+  const bool is_exact = options.method == SearchMethod::ilp && options.presolve;
+  if (!is_exact || !options.run_bytes || !options.pins.empty() || profiles.size() > 1) return {};
+  PlanTask task{.stopwatch = stopwatch,
+                .profiles = profiles,
+                .options = options,
+                .coarser = coarser,
+                .built = build_plan_problem(profiles, options, CountedMemory::at_rest)};
+  return is_recursive_quick(task) ? SearchAtRest{} : search_at_rest(std::move(task));
 }
 
 std::optional<plan::Plan> plan_alone(const PlanTask& task, std::size_t part, double seconds) {
@@ -296,10 +310,12 @@ JointPlan search_plan(std::span<const Profile> profiles, const SearchOptions& op
   const InterruptionGuard guard{SIGINT};  // Ctrl-C: the best plan so far will do
   const Stopwatch stopwatch;
   try {
+    SearchAtRest at_rest = search_large_at_rest(stopwatch, profiles, options, coarser);
+    if (at_rest.is_answer) return std::move(*at_rest.plan);
     return solve({.stopwatch = stopwatch,
                   .profiles = profiles,
                   .options = options,
-                  .coarser = coarser,
+                  .coarser = at_rest.plan ? &*at_rest.plan : coarser,
                   .built = build_plan_problem(profiles, options)});
   } catch (const NothingFits& error) {
     if (profiles.front().cost->device().collectives == nullptr) throw;
