@@ -18,8 +18,7 @@ inline constexpr std::int64_t unknown_bytes = std::numeric_limits<std::int64_t>:
 inline constexpr double small_gap = 1e-3;
 /// The part of the time left for a solve under limits.
 inline constexpr double share_of_solve = 0.85;
-
-/// Seconds of a thread that say something of the machine.
+/// Seconds of a thread from which on they say something of the machine.
 inline constexpr double least_timed = 0.01;
 
 /// What one search of a plan is for. All of it is known before the first solve.
@@ -28,9 +27,9 @@ struct PlanTask {
   std::span<const Profile> profiles;
   const SearchOptions& options;
   const JointPlan* coarser = nullptr;  ///< a plan on a coarser mesh, if there is one
-  Stopwatch build{};
+  Stopwatch build{};  ///< since building the problem began, as the next one
   ThreadStopwatch build_on_core{};
-  PlanProblem built;  ///< since the two above were made
+  PlanProblem built;
   const double build_seconds = build.seconds();
   /// Seconds that pass while a thread runs for one, as building has shown: more than 1 where other
   /// processes take the cores.
