@@ -27,7 +27,7 @@ struct PlanTask {
   std::span<const Profile> profiles;
   const SearchOptions& options;
   const JointPlan* coarser = nullptr;  ///< a plan on a coarser mesh, if there is one
-  Stopwatch build{};  ///< since building the problem began, as the next one
+  Stopwatch build{};                   ///< since building the problem began, as the next one
   ThreadStopwatch build_on_core{};
   PlanProblem built;
   const double build_seconds = build.seconds();
