@@ -44,6 +44,7 @@ constexpr int most_attempts = 8;
 constexpr double share_without_limits = 0.15;
 /// The part of the time to see whether limits bind at all, where that is too slow.
 constexpr double share_of_one_axis = 0.05;
+
 void warn_of_missing_rules(const std::vector<std::string>& op_types) {
   if (op_types.empty()) return;
   std::map<std::string, int> counts;
@@ -311,7 +312,10 @@ JointPlan search_plan(std::span<const Profile> profiles, const SearchOptions& op
   const Stopwatch stopwatch;
   try {
     SearchAtRest at_rest = search_large_at_rest(stopwatch, profiles, options, coarser);
-    if (at_rest.is_answer) return std::move(*at_rest.plan);
+    if (at_rest.is_answer) {
+      if (options.warns) warn_of_missing_rules(at_rest.plan->built.operators_without_rule);
+      return std::move(*at_rest.plan);
+    }
     return solve({.stopwatch = stopwatch,
                   .profiles = profiles,
                   .options = options,

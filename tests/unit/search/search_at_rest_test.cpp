@@ -33,7 +33,6 @@ SearchAtRest at_rest(const search::Profile& profile, const search::SearchOptions
 TEST_CASE("a search that counts memory at rest alone bounds all plans, and its own fits") {
   Random random(12);
   int answers = 0;
-  int refusals = 0;
   for (int round = 0; round < 30; ++round) {
     const graph::Graph graph = RandomGraph(random).grow(pick(random, 1, 4));
     const sharding::DeviceMesh mesh =
@@ -48,10 +47,7 @@ TEST_CASE("a search that counts memory at rest alone bounds all plans, and its o
       full = search::search_plan({&profile, 1}, options);
     }
     const SearchAtRest rest = at_rest(profile, options);
-    if (!rest.plan) {
-      ++refusals;
-      continue;
-    }
+    if (!rest.plan) continue;
     CHECK(rest.plan->predicted.peak_bytes <= search::limit_of(options.memory, cost.device()));
     CHECK(rest.plan->report.lower_bound_seconds <= full.predicted.cost_seconds);
     CHECK(rest.plan->predicted.cost_seconds >= full.report.lower_bound_seconds);
