@@ -310,8 +310,9 @@ JointPlan search_plan(std::span<const Profile> profiles, const SearchOptions& op
                       const JointPlan* coarser) {
   const InterruptionGuard guard{SIGINT};  // Ctrl-C: the best plan so far will do
   const Stopwatch stopwatch;
+  SearchAtRest at_rest;
   try {
-    SearchAtRest at_rest = search_large_at_rest(stopwatch, profiles, options, coarser);
+    at_rest = search_large_at_rest(stopwatch, profiles, options, coarser);
     if (at_rest.is_answer) {
       if (options.warns) warn_of_missing_rules(at_rest.plan->built.operators_without_rule);
       return std::move(*at_rest.plan);
@@ -322,6 +323,7 @@ JointPlan search_plan(std::span<const Profile> profiles, const SearchOptions& op
                   .coarser = at_rest.plan ? &*at_rest.plan : coarser,
                   .built = build_plan_problem(profiles, options)});
   } catch (const NothingFits& error) {
+    if (at_rest.plan) return std::move(*at_rest.plan);  // its shards fit, whatever sums say
     if (profiles.front().cost->device().collectives == nullptr) throw;
     const std::string more = what_stands_against(profiles, build_plan_problem(profiles, options));
     throw NothingFits(error.what() + more, error.least_bytes, error.is_proven);
