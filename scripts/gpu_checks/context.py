@@ -35,6 +35,7 @@ class Context:
     work: Path
     self_test: bool  # without a GPU, with small models: what is measured means nothing
     exports: object = None  # Exports, of the large models
+    hold: Path | None = None  # nothing is timed before this file is there
     torch_sides: dict = field(default_factory=dict)  # TorchSide by model's name
     figures: dict = field(default_factory=dict)  # what later sections need of earlier ones
 
@@ -57,6 +58,11 @@ class Context:
 
     def torch_device(self):
         return "cpu" if self.self_test else "cuda"
+
+    def wait_for_quiet(self):
+        """Until others are done with the machine, where they are waited for."""
+        while self.hold and not self.hold.exists():
+            time.sleep(0.1)
 
     def is_late(self, needed=5):
         return self.clock.left() < needed

@@ -76,7 +76,8 @@ def run_part(options, arguments, part):
         report = Report(file, machine.head(program, arguments), short,
                         judges_times=not options.self_test)
         exports = start_exports(options, chosen, work)
-        context = Context(program, report, clock, work, bool(options.self_test), exports)
+        context = Context(program, report, clock, work, bool(options.self_test), exports,
+                          options.hold)
         try:
             if exports:
                 speed.start(context)

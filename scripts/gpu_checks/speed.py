@@ -4,7 +4,7 @@ import statistics
 
 import numpy as np
 
-from . import large_models, tensors
+from . import large_models, steps, tensors
 from .processes import Failure, Skip
 from .torch_side import TorchSide
 
@@ -61,14 +61,17 @@ class ModelSpeed:
         """Partitions for one GPU and runs: prediction, measurements, outputs' folder, command."""
         shapes, options = self.inputs(rows, tokens)
         bundle, out = self.folder / f"bundle-{tokens}", self.folder / f"out-{tokens}"
+        trace = self.folder / f"trace-{tokens}.json"
         program, timeout = self.context.program, self.context.timeout
         info = program.partition(self.file, bundle, 1, shapes, timeout(), "--force")
         measured, command = program.run_json(
             "run", "--dir", bundle, *program.on_device("nccl"), *options, "--repeat", self.repeat,
-            "--output-dir", out, timeout=timeout(200))
+            "--output-dir", out, "--profile", trace, timeout=timeout(200))
         for data in bundle.glob("*.data"):
             data.unlink()  # disks are small beside three copies of a model
-        self.context.figures.setdefault("models", {})[f"{self.model.name}, {tokens} tokens"] = {
+        what = f"{self.model.name}, {rows}x{tokens}"
+        self.context.report.notes[f"Steps of {what}"] = steps.table(trace)
+        self.context.figures.setdefault("models", {})[what] = {
             "measured": measured["seconds"], "predicted": info["plan"]["cost_seconds"],
             "file": self.file, "shapes": shapes}
         return info, measured, out, command
@@ -216,6 +219,7 @@ def check(context):
     if context.exports is None:
         raise Skip("no PyTorch")
     ready = wait_for_all(context)
+    context.wait_for_quiet()
     measure_peaks(context)
     for model, model_speed in ready.items():
         if context.is_late(30 + kept_for_last(model, ready)):
