@@ -241,7 +241,7 @@ bool serves_tiled_attention(const graph::Node& node, std::span<const TensorView>
   return problem.depth % 8 == 0 && problem.value_depth % 8 == 0 && problem.depth <= 256 &&
          problem.value_depth <= 256 && has_packed_rows(problem.q) && has_packed_rows(problem.k) &&
          has_packed_rows(problem.v) && has_packed_rows(problem.out) && problem.keys <= most / 2 &&
-         problem.queries <= most / 2 &&
+         problem.queries <= most / 2 / (problem.heads / problem.key_heads) &&
          problem.batches * problem.heads * (problem.queries / attention_tile_queries + 1) <= most;
 }
 

@@ -1,37 +1,35 @@
-// Attention without its scores in memory, for half types: FlashAttention-2 (Dao, 2023). A block of
-// four warps takes 64 queries of one head, 16 a warp, and walks over the keys tile by tile; while
-// one tile is at work, the next is on its way to shared memory. Scores live in registers, as the
-// tensor core lays them out, and so do each row's largest score and sum so far.
+// Attention without its scores in memory, for half types: FlashAttention-2 (Dao, 2023). Heads that
+// share keys and values are rows of one matrix, a query's heads one behind the other. A block of
+// four warps takes 64 or 128 such rows, 16 or 32 a warp, and walks over the keys tile by tile;
+// while one tile is at work, the next is on its way to shared memory. Scores live in registers, as
+// the tensor core lays them out, and so do each row's largest score and sum so far.
+//
+// Where that makes too few blocks to read keys and values at the memory's rate, as in decoding,
+// several blocks share a matrix's keys, and a second kernel joins what they found (Flash-Decoding:
+// Dao, Haziza, Massa, Sizov, 2023).
 
 #include <algorithm>
-#include <limits>
 
-#include "runtime/kernels/attention/attention_cuda.h"
+#include "graph/arena.h"
+#include "runtime/devices/cuda/cuda_device.h"
+#include "runtime/kernels/attention/attention_rows_cuda.h"
 #include "runtime/kernels/attention/kernels.h"
 #include "runtime/kernels/common/make_kernel.h"
 #include "runtime/kernels/cuda/tensor_core.h"
+#include "runtime/kernels/cuda/vector_access.h"
 
 namespace autopar::runtime::cuda {
 namespace {
 
 constexpr int warps = 4;
 constexpr int threads = 32 * warps;
-constexpr int tile_queries = attention_tile_queries;
-static_assert(tile_queries == 16 * warps);
-constexpr float log2_e = 1.44269504F;
 
-template <typename T>
-struct Arguments : AttentionData<T> {
-  int heads;
-  int heads_a_key_head;
-  int queries;
-  int keys;
-  int depth;
-  int value_depth;
-  int query_tiles;
-  int first_position;
-  float scale;  ///< of scores, times log2(e)
-};
+/// Matrices of 16 rows a warp.
+template <int max_depth>
+constexpr int most_warp_tiles = max_depth <= 128 ? 2 : 1;
+template <int warp_tiles>
+constexpr int tile_rows = 16 * warps* warp_tiles;
+static_assert(tile_rows<1> == attention_tile_queries);
 
 /// Keys a tile: registers and shared memory bound it.
 template <int max_depth>
@@ -42,116 +40,56 @@ constexpr int tile_keys = max_depth <= 128 ? 64 : 32;
 template <int max_depth>
 constexpr int row_stride = max_depth + 8;
 
-template <int max_depth>
+template <int max_depth, int warp_tiles>
 constexpr std::size_t shared_bytes =
-    sizeof(std::uint16_t) * row_stride<max_depth>*(tile_queries + 4 * tile_keys<max_depth>);
+    sizeof(std::uint16_t) * row_stride<max_depth>*(tile_rows<warp_tiles> +
+                                                   4 * tile_keys<max_depth>);
 
-/// Begins to copy `rows` rows of `depth` elements, zeros beyond `limit` rows and `depth`.
+/// Begins to copy a row's share of `max_depth` elements that starts at `column`; zeros beyond
+/// `depth` or where the row is not there.
+template <int max_depth, typename T>
+__device__ __forceinline__ void fetch_pack(T* shared, const T* from, bool is_row, int row,
+                                           int column, int depth) {
+  const bool is_there = is_row && column < depth;
+  copy_async(shared + row * row_stride<max_depth> + column, is_there ? from + column : from,
+             is_there);
+}
+
+constexpr int pack = 8;  ///< elements that are copied at once
+
+/// Begins to copy a tile of keys or values, zeros beyond `limit` rows and `depth`.
+template <int max_depth, typename T>
+__device__ __forceinline__ void fetch_keys(T* shared, const T* from, std::int64_t stride, int limit,
+                                           int depth) {
+  constexpr int packs = max_depth / pack;
+  for (int i = static_cast<int>(threadIdx.x); i < tile_keys<max_depth> * packs; i += threads) {
+    const int row = i / packs;
+    fetch_pack<max_depth>(shared, row < limit ? from + row * stride : from, row < limit, row,
+                          i % packs * pack, depth);
+  }
+}
+
+/// Begins to copy the block's rows of queries.
 template <int max_depth, int rows, typename T>
-__device__ __forceinline__ void fetch(T* shared, const T* from, std::int64_t stride, int limit,
-                                      int depth) {
-  constexpr int pack = 8;
+__device__ __forceinline__ void fetch_queries(T* shared, const RowArguments<T>& of,
+                                              std::int64_t batch, std::int64_t key_head,
+                                              int first_row) {
   constexpr int packs = max_depth / pack;
   for (int i = static_cast<int>(threadIdx.x); i < rows * packs; i += threads) {
-    const int row = i / packs;
-    const int column = i % packs * pack;
-    const bool is_there = row < limit && column < depth;
-    copy_async(shared + row * row_stride<max_depth> + column,
-               is_there ? from + row * stride + column : from, is_there);
+    const int row = first_row + i / packs;
+    const bool is_there = row < of.rows;
+    const std::int64_t at =
+        is_there ? of.problem.q.at(batch, of.head_of(key_head, row), of.query_of(row)) : 0;
+    fetch_pack<max_depth>(shared, of.q + at, is_there, i / packs, i % packs * pack, of.depth);
   }
 }
 
-/// What is added to a score, in units of log2(e). What is finite stays so: of scores that all have
-/// the lowest number added, none is hidden.
-__device__ __forceinline__ float in_log2(float added) {
-  const float scaled = added * log2_e;
-  return std::isinf(scaled) && !std::isinf(added)
-             ? copysignf(std::numeric_limits<float>::max(), added)
-             : scaled;
-}
-
-template <typename T>
-__device__ __forceinline__ float masked(const Arguments<T>& of, std::int64_t at, float score) {
-  switch (of.mask_kind) {
-    case MaskKind::boolean:
-      return static_cast<const std::uint8_t*>(of.mask)[at] != 0 ? score : in_log2(of.problem.fill);
-    case MaskKind::float32:
-      return score + in_log2(static_cast<const float*>(of.mask)[at]);
-    case MaskKind::same:
-      return score + in_log2(widened(static_cast<const T*>(of.mask)[at]));
-    default:
-      return score;
-  }
-}
-
-/// The score, scaled, of a query and a key under all that may hide the key.
-template <typename T>
-__device__ __forceinline__ float seen_score(const Arguments<T>& of, std::int64_t batch,
-                                            std::int64_t head, int query, int key, float score) {
-  const bool is_there = key < of.keys && query < of.queries;
-  if (of.mask_kind != MaskKind::none && is_there)
-    score =
-        masked(of, of.problem.mask.at(batch, head, query) + key * of.problem.mask.column, score);
-  const bool is_hidden = key >= of.keys || (of.problem.causal && key > query + of.first_position);
-  return is_hidden ? -std::numeric_limits<float>::infinity() : score;
-}
-
-/// Over the four lanes that share a row.
-__device__ __forceinline__ float row_max(float x) {
-  x = fmaxf(x, __shfl_xor_sync(0xffffffffU, x, 1));
-  return fmaxf(x, __shfl_xor_sync(0xffffffffU, x, 2));
-}
-__device__ __forceinline__ float row_sum(float x) {
-  x += __shfl_xor_sync(0xffffffffU, x, 1);
-  return x + __shfl_xor_sync(0xffffffffU, x, 2);
-}
-
-/// Computes what a query gets once more, by all lanes of a warp, from the values of those keys
-/// alone that have a share. The tensor core multiplies those of all keys of a tile, and 0 times NaN
-/// or infinity is NaN.
-template <typename T>
-__device__ __noinline__ void attend_without_hidden(const Arguments<T>& of, std::int64_t batch,
-                                                   std::int64_t head, int query, float largest,
-                                                   float total) {
-  constexpr int lanes = 32;
-  constexpr int most_columns_a_lane = 256 / lanes;
-  const int lane = static_cast<int>(threadIdx.x) % lanes;
-  const std::int64_t key_head = head / of.heads_a_key_head;
-  const T* const q = of.q + of.problem.q.at(batch, head, query);
-  const T* const k = of.k + of.problem.k.at(batch, key_head, 0);
-  const T* const v = of.v + of.problem.v.at(batch, key_head, 0);
-  float mixed[most_columns_a_lane] = {};
-  for (int first = 0; first < of.keys; first += lanes) {
-    const int key = first + lane;
-    float score = 0;
-    for (int d = 0; d < of.depth && key < of.keys; ++d)
-      score += widened(q[d]) * widened(k[key * of.problem.k.row + d]);
-    const float share = exp2f(seen_score(of, batch, head, query, key, score * of.scale) - largest);
-    for (int other = 0; other < lanes; ++other) {
-      const float share_of_key = __shfl_sync(0xffffffffU, share, other);
-      if (share_of_key == 0.0F) continue;
-      const T* const row = v + (first + other) * of.problem.v.row;
-#pragma unroll
-      for (int i = 0; i < most_columns_a_lane; ++i)
-        if (const int column = i * lanes + lane; column < of.value_depth)
-          mixed[i] += share_of_key * widened(row[column]);
-    }
-  }
-  T* const out = of.out + of.problem.out.at(batch, head, query);
-  __syncwarp();  // other lanes have written there
-#pragma unroll
-  for (int i = 0; i < most_columns_a_lane; ++i)
-    if (const int column = i * lanes + lane; column < of.value_depth)
-      out[column] = narrowed<T>(mixed[i] / total);
-}
-
-/// What a lane has of its warp's 16 queries: rows lane / 4 and 8 further, as the tensor core lays
+/// What a lane has of 16 of its warp's rows: rows lane / 4 and 8 further, as the tensor core lays
 /// them out.
 template <int max_depth>
 struct Rows {
   float result[max_depth / 8][4] = {};
-  float largest[2] = {-std::numeric_limits<float>::infinity(),
-                      -std::numeric_limits<float>::infinity()};
+  float largest[2] = {-infinity, -infinity};
   float sum[2] = {};
 };
 
@@ -162,225 +100,481 @@ using TileScores = float[tile_keys<max_depth> / 8][4];
 /// Where a lane's rows and columns are.
 struct Place {
   std::int64_t batch;
-  std::int64_t head;
-  int warp_query;  ///< the warp's first
+  std::int64_t key_head;
+  int warp_row;  ///< the first of 16
   int lane;
 
-  __device__ int query(int row) const { return warp_query + lane / 4 + row * 8; }
+  __device__ int row(int i) const { return warp_row + lane / 4 + i * 8; }
   __device__ int column(int tile, int i) const { return tile * 8 + lane % 4 * 2 + i; }
 };
 
-/// `queries` and `keys` lie in shared memory.
-template <int max_depth, typename T>
+/// What hides keys from a lane's rows, found once.
+struct Hidden {
+  int end[2];            ///< of the keys that a row may see
+  std::int64_t mask[2];  ///< where its mask begins
+  int open_end;          ///< all rows of the warp's 16 see keys before it
+  int last_end;          ///< none sees keys from it on
+
+  template <typename T>
+  __device__ Hidden(const RowArguments<T>& of, const Place& place) {
+    const int last = of.rows - 1;
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      const int row = std::min(place.row(i), last);
+      end[i] = of.end_of_keys(row);
+      mask[i] = of.problem.mask.at(place.batch, of.head_of(place.key_head, row), of.query_of(row));
+    }
+    open_end = of.end_of_keys(std::min(place.warp_row, last));
+    last_end = place.warp_row > last ? 0 : of.end_of_keys(std::min(place.warp_row + 15, last));
+  }
+};
+
+/// `queries`, the warp's, and `keys` lie in shared memory.
+template <int max_depth, int warp_tiles, typename T>
 __device__ __forceinline__ void multiply_keys(const T* queries, const T* keys, int lane,
-                                              TileScores<max_depth>& scores) {
+                                              TileScores<max_depth> (&scores)[warp_tiles]) {
   constexpr int stride = row_stride<max_depth>;
 #pragma unroll
   for (int step = 0; step < max_depth / 16; ++step) {
-    std::uint32_t a[4];
-    load_matrices<false>(a, queries + lane % 16 * stride + step * 16 + lane / 16 * 8);
+    std::uint32_t a[warp_tiles][4];
+#pragma unroll
+    for (int m = 0; m < warp_tiles; ++m)
+      load_matrices<false>(a[m],
+                           queries + (m * 16 + lane % 16) * stride + step * 16 + lane / 16 * 8);
 #pragma unroll
     for (int pair = 0; pair < tile_keys<max_depth> / 16; ++pair) {
       // Keys of two tiles of 8, both halves of the depth.
       std::uint32_t b[4];
       load_matrices<false>(
           b, keys + (pair * 16 + lane / 16 * 8 + lane % 8) * stride + step * 16 + lane / 8 % 2 * 8);
-      multiply_add<T>(scores[2 * pair], a, {b[0], b[1]});
-      multiply_add<T>(scores[2 * pair + 1], a, {b[2], b[3]});
+#pragma unroll
+      for (int m = 0; m < warp_tiles; ++m) {
+        multiply_add<T>(scores[m][2 * pair], a[m], {b[0], b[1]});
+        multiply_add<T>(scores[m][2 * pair + 1], a[m], {b[2], b[3]});
+      }
     }
   }
 }
 
-/// Makes shares of scores, by the new largest of each row, to which what there was shrinks.
 template <int max_depth, typename T>
-__device__ __forceinline__ void soften(const Arguments<T>& of, const Place& place, int first_key,
-                                       TileScores<max_depth>& scores, Rows<max_depth>& rows) {
-  constexpr float infinity = std::numeric_limits<float>::infinity();
-  constexpr int score_tiles = tile_keys<max_depth> / 8;
-  float tile_largest[2] = {-infinity, -infinity};
+__device__ __forceinline__ void mask_scores(const RowArguments<T>& of, const Place& place,
+                                            const Hidden& hidden, int first_key,
+                                            TileScores<max_depth>& scores) {
+  with_mask(of, [&]<typename E>(const E* mask) {
 #pragma unroll
-  for (int n = 0; n < score_tiles; ++n) {
+    for (int r = 0; r < 2; ++r) {
+      const E* const row = mask + hidden.mask[r];
 #pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      const float score = seen_score(of, place.batch, place.head, place.query(i / 2),
-                                     first_key + place.column(n, i % 2), scores[n][i] * of.scale);
-      scores[n][i] = score;
-      tile_largest[i / 2] = fmaxf(tile_largest[i / 2], score);
+      for (int n = 0; n < tile_keys<max_depth> / 8; ++n) {
+        const int key = first_key + place.column(n, 0);
+        Pack<E, 2> pair{};
+        if (of.mask_in_pairs) {
+          if (key < of.keys) pair = load_pack<E, 2>(row + key);
+        } else {
+#pragma unroll
+          for (int i = 0; i < 2; ++i)
+            if (key + i < of.keys) pair.values[i] = row[(key + i) * of.problem.mask.column];
+        }
+#pragma unroll
+        for (int i = 0; i < 2; ++i)
+          scores[n][2 * r + i] = masked(of, pair.values[i], scores[n][2 * r + i]);
+      }
     }
+  });
+}
+
+/// Makes shares of scores, by the new largest of each row, to which what there was shrinks. Whether
+/// any key of the tile has a share in the lane's rows.
+template <int max_depth, typename T>
+__device__ __forceinline__ bool soften(const RowArguments<T>& of, const Place& place,
+                                       const Hidden& hidden, int first_key,
+                                       TileScores<max_depth>& scores, Rows<max_depth>& rows) {
+  constexpr int score_tiles = tile_keys<max_depth> / 8;
+#pragma unroll
+  for (int n = 0; n < score_tiles; ++n)
+#pragma unroll
+    for (int i = 0; i < 4; ++i) scores[n][i] *= of.scale;
+  mask_scores<max_depth>(of, place, hidden, first_key, scores);
+  if (first_key + tile_keys < max_depth >> hidden.open_end) {
+#pragma unroll
+    for (int n = 0; n < score_tiles; ++n)
+#pragma unroll
+      for (int i = 0; i < 4; ++i)
+        if (first_key + place.column(n, i % 2) >= hidden.end[i / 2]) scores[n][i] = -infinity;
   }
-  float shift[2];
+  bool has_shares = false;
 #pragma unroll
   for (int r = 0; r < 2; ++r) {
-    const float now = fmaxf(rows.largest[r], row_max(tile_largest[r]));
-    shift[r] = now == -infinity ? 0.0F : now;  // a row without any visible key yet
-    const float shrink = exp2f(rows.largest[r] - shift[r]);
+    float tile_largest = -infinity;
+#pragma unroll
+    for (int n = 0; n < score_tiles; ++n)
+      tile_largest = fmaxf(tile_largest, fmaxf(scores[n][2 * r], scores[n][2 * r + 1]));
+    const float now = fmaxf(rows.largest[r], row_max(tile_largest));
+    const float shift = now == -infinity ? 0.0F : now;  // a row without any visible key yet
+    const float shrink = exp2_of(rows.largest[r] - shift);
     rows.largest[r] = now;
-    rows.sum[r] *= shrink;
 #pragma unroll
     for (int n = 0; n < max_depth / 8; ++n) {
       rows.result[n][2 * r] *= shrink;
       rows.result[n][2 * r + 1] *= shrink;
     }
-  }
+    float sum = 0;
 #pragma unroll
-  for (int n = 0; n < score_tiles; ++n) {
+    for (int n = 0; n < score_tiles; ++n)
 #pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      scores[n][i] = exp2f(scores[n][i] - shift[i / 2]);
-      rows.sum[i / 2] += scores[n][i];
-    }
+      for (int i = 2 * r; i < 2 * r + 2; ++i) {
+        scores[n][i] = exp2_of(scores[n][i] - shift);
+        sum += scores[n][i];
+      }
+    rows.sum[r] = rows.sum[r] * shrink + sum;
+    has_shares |= sum != 0.0F;
   }
+  return has_shares;
 }
 
 /// `values` lie in shared memory.
-template <int max_depth, typename T>
+template <int max_depth, int warp_tiles, typename T>
 __device__ __forceinline__ void mix_values(const T* values, int lane,
-                                           const TileScores<max_depth>& shares,
-                                           Rows<max_depth>& rows) {
+                                           const TileScores<max_depth> (&shares)[warp_tiles],
+                                           Rows<max_depth> (&rows)[warp_tiles]) {
 #pragma unroll
   for (int step = 0; step < tile_keys<max_depth> / 16; ++step) {
-    const std::uint32_t a[4] = {pack_halves<T>(shares[2 * step][0], shares[2 * step][1]),
-                                pack_halves<T>(shares[2 * step][2], shares[2 * step][3]),
-                                pack_halves<T>(shares[2 * step + 1][0], shares[2 * step + 1][1]),
-                                pack_halves<T>(shares[2 * step + 1][2], shares[2 * step + 1][3])};
+    std::uint32_t a[warp_tiles][4];
+#pragma unroll
+    for (int m = 0; m < warp_tiles; ++m)
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        const float* const pair = &shares[m][2 * step + i / 2][i % 2 * 2];
+        a[m][i] = pack_halves<T>(pair[0], pair[1]);
+      }
 #pragma unroll
     for (int pair = 0; pair < max_depth / 16; ++pair) {
       std::uint32_t b[4];
       load_matrices<true>(
           b, values + (step * 16 + lane % 16) * row_stride<max_depth> + pair * 16 + lane / 16 * 8);
-      multiply_add<T>(rows.result[2 * pair], a, {b[0], b[1]});
-      multiply_add<T>(rows.result[2 * pair + 1], a, {b[2], b[3]});
+#pragma unroll
+      for (int m = 0; m < warp_tiles; ++m) {
+        multiply_add<T>(rows[m].result[2 * pair], a[m], {b[0], b[1]});
+        multiply_add<T>(rows[m].result[2 * pair + 1], a[m], {b[2], b[3]});
+      }
     }
   }
 }
 
 template <int max_depth, typename T>
-__device__ __forceinline__ void store(const Arguments<T>& of, const Place& place,
+__device__ __forceinline__ void store(const RowArguments<T>& of, const Place& place,
                                       const Rows<max_depth>& rows) {
-  T* const out = of.out + of.problem.out.at(place.batch, place.head, 0);
   float total[2];
-  unsigned odd_lanes[2];  // that have infinity, or no number, for a query whose shares are numbers
+  unsigned odd_lanes[2];  // that have infinity, or no number, for a row whose shares are numbers
 #pragma unroll
   for (int r = 0; r < 2; ++r) {
-    const int query = place.query(r);
+    const int row = place.row(r);
     total[r] = row_sum(rows.sum[r]);
-    const bool is_nothing = (of.problem.nan_to_zero && !(total[r] > 0.0F)) ||
-                            (of.problem.none_is_zero && total[r] == 0.0F);
+    const bool is_zero = is_nothing(of, total[r]);
     const float share = 1.0F / total[r];
     bool is_odd = false;
+    if (row < of.rows) {
+      T* const out = of.out + of.problem.out.at(place.batch, of.head_of(place.key_head, row),
+                                                of.query_of(row));
 #pragma unroll
-    for (int n = 0; n < max_depth / 8; ++n) {
-      const int column = place.column(n, 0);
-      if (column >= of.value_depth || query >= of.queries) break;
-      const float* pair = &rows.result[n][2 * r];
-      is_odd |= !std::isfinite(pair[0]) || !std::isfinite(pair[1]);
-      *reinterpret_cast<std::uint32_t*>(out + query * of.problem.out.row + column) =
-          is_nothing ? 0U : pack_halves<T>(pair[0] * share, pair[1] * share);
+      for (int n = 0; n < max_depth / 8; ++n) {
+        const int column = place.column(n, 0);
+        if (column >= of.value_depth) break;
+        const float* pair = &rows.result[n][2 * r];
+        is_odd |= !std::isfinite(pair[0]) || !std::isfinite(pair[1]);
+        *reinterpret_cast<std::uint32_t*>(out + column) =
+            is_zero ? 0U : pack_halves<T>(pair[0] * share, pair[1] * share);
+      }
     }
-    odd_lanes[r] = __ballot_sync(0xffffffffU, is_odd && total[r] > 0.0F);
+    odd_lanes[r] = __ballot_sync(all_lanes, is_odd && total[r] > 0.0F);
   }
 #pragma unroll
   for (int r = 0; r < 2; ++r)
-    for (int row = 0; row < 8; ++row) {
-      const float row_largest = __shfl_sync(0xffffffffU, rows.largest[r], 4 * row);
-      const float row_total = __shfl_sync(0xffffffffU, total[r], 4 * row);
-      if ((odd_lanes[r] >> (4 * row) & 15U) != 0)
-        attend_without_hidden(of, place.batch, place.head, place.warp_query + row + r * 8,
+    for (int i = 0; i < 8; ++i) {
+      const float row_largest = __shfl_sync(all_lanes, rows.largest[r], 4 * i);
+      const float row_total = __shfl_sync(all_lanes, total[r], 4 * i);
+      if ((odd_lanes[r] >> (4 * i) & 15U) != 0)
+        attend_without_hidden(of, place.batch, place.key_head, place.warp_row + i + r * 8,
                               row_largest, row_total);
     }
 }
 
-template <typename T, int max_depth>
-__global__ void __launch_bounds__(threads) attend(const __grid_constant__ Arguments<T> of) {
+/// Where the parts lie that blocks find of a row: value_depth sums a split, then, behind those of
+/// all rows, a pair a split, the largest score and the sum of shares.
+struct PartPlaces {
+  float* results;
+  float* states;
+
+  template <typename T>
+  __device__ PartPlaces(const RowArguments<T>& of, std::int64_t matrix, int row) {
+    const std::int64_t parts = of.problem.batches * of.key_heads * of.rows * of.splits;
+    const std::int64_t first = (matrix * of.rows + row) * of.splits;
+    results = of.parts + first * of.value_depth;
+    states = of.parts + parts * of.value_depth + first * 2;
+  }
+};
+
+template <int max_depth, typename T>
+__device__ __forceinline__ void store_part(const RowArguments<T>& of, const Place& place,
+                                           const Rows<max_depth>& rows, int split) {
+#pragma unroll
+  for (int r = 0; r < 2; ++r) {
+    const int row = place.row(r);
+    const float sum = row_sum(rows.sum[r]);
+    if (row >= of.rows) continue;
+    const PartPlaces places(of, place.batch * of.key_heads + place.key_head, row);
+    float* const results = places.results + static_cast<std::int64_t>(split) * of.value_depth;
+#pragma unroll
+    for (int n = 0; n < max_depth / 8; ++n) {
+      const int column = place.column(n, 0);
+      if (column >= of.value_depth) break;
+      store_pack<float, 2>(results + column, {{rows.result[n][2 * r], rows.result[n][2 * r + 1]}});
+    }
+    if (place.lane % 4 == 0)
+      store_pack<float, 2>(places.states + 2 * split, {{rows.largest[r], sum}});
+  }
+}
+
+/// Puts together what the splits found of a row; a warp a row.
+template <typename T>
+__global__ void __launch_bounds__(threads) join_parts(const __grid_constant__ RowArguments<T> of) {
+  constexpr int most_pairs_a_lane = 256 / warp_lanes / 2;
+  const int lane = static_cast<int>(threadIdx.x) % warp_lanes;
+  const std::int64_t index =
+      static_cast<std::int64_t>(blockIdx.x) * warps + threadIdx.x / warp_lanes;
+  const std::int64_t matrix = index / of.rows;
+  const int row = static_cast<int>(index % of.rows);
+  if (matrix >= of.problem.batches * of.key_heads) return;
+  const PartPlaces places(of, matrix, row);
+  float largest = -infinity;
+  for (int s = lane; s < of.splits; s += warp_lanes) largest = fmaxf(largest, places.states[2 * s]);
+  largest = reduce_warp(largest, [](float x, float y) { return fmaxf(x, y); });
+  const float shift = largest == -infinity ? 0.0F : largest;
+  float total = 0;
+  float mixed[most_pairs_a_lane][2] = {};
+#pragma unroll 4
+  for (int s = 0; s < of.splits; ++s) {
+    const auto [split_largest, split_sum] = load_pack<float, 2>(places.states + 2 * s).values;
+    const float share = exp2_of(split_largest - shift);
+    total += share * split_sum;
+#pragma unroll
+    for (int i = 0; i < most_pairs_a_lane; ++i) {
+      const int column = 2 * (i * warp_lanes + lane);
+      if (column >= of.value_depth) break;
+      const auto pair = load_pack<float, 2>(places.results +
+                                            static_cast<std::int64_t>(s) * of.value_depth + column);
+      mixed[i][0] += share * pair.values[0];
+      mixed[i][1] += share * pair.values[1];
+    }
+  }
+  const std::int64_t batch = matrix / of.key_heads;
+  const std::int64_t key_head = matrix % of.key_heads;
+  T* const out = of.out + of.problem.out.at(batch, of.head_of(key_head, row), of.query_of(row));
+  const bool is_zero = is_nothing(of, total);
+  bool is_odd = false;
+#pragma unroll
+  for (int i = 0; i < most_pairs_a_lane; ++i) {
+    const int column = 2 * (i * warp_lanes + lane);
+    if (column >= of.value_depth) break;
+    is_odd |= !std::isfinite(mixed[i][0]) || !std::isfinite(mixed[i][1]);
+    *reinterpret_cast<std::uint32_t*>(out + column) =
+        is_zero ? 0U : pack_halves<T>(mixed[i][0] / total, mixed[i][1] / total);
+  }
+  if (__any_sync(all_lanes, is_odd) && total > 0.0F)
+    attend_without_hidden(of, batch, key_head, row, largest, total);
+}
+
+template <typename T, int max_depth, int warp_tiles>
+__global__ void __launch_bounds__(threads) attend(const __grid_constant__ RowArguments<T> of) {
   constexpr int stride = row_stride<max_depth>;
   constexpr int keys_a_tile = tile_keys<max_depth>;
+  constexpr int rows_a_block = tile_rows<warp_tiles>;
   T* const queries = reinterpret_cast<T*>(dynamic_shared());
-  T* const tiles = queries + tile_queries * stride;  // keys and values, twice
+  T* const tiles = queries + rows_a_block * stride;  // keys and values, twice
   const auto keys_of = [&](int tile) { return tiles + (tile % 2) * 2 * keys_a_tile * stride; };
   const auto values_of = [&](int tile) { return keys_of(tile) + keys_a_tile * stride; };
 
-  // The last queries see most keys, so they begin.
-  const int block = static_cast<int>(blockIdx.x);
-  const int first_query = (of.query_tiles - 1 - block % of.query_tiles) * tile_queries;
-  const int warp_row = static_cast<int>(threadIdx.x) / 32 * 16;
-  const Place place{block / of.query_tiles / of.heads, block / of.query_tiles % of.heads,
-                    first_query + warp_row, static_cast<int>(threadIdx.x) % 32};
-  const std::int64_t key_head = place.head / of.heads_a_key_head;
-  const T* const k = of.k + of.problem.k.at(place.batch, key_head, 0);
-  const T* const v = of.v + of.problem.v.at(place.batch, key_head, 0);
-  const int seen = first_query + tile_queries + of.first_position;
-  const int visible = !of.problem.causal || seen > of.keys ? of.keys : (seen > 0 ? seen : 0);
-  const int tile_count = (visible + keys_a_tile - 1) / keys_a_tile;
+  // The last rows see most keys, so they begin.
+  const int matrices = static_cast<int>(of.problem.batches) * of.key_heads;
+  const int split = static_cast<int>(blockIdx.x) % of.splits;
+  const int block = static_cast<int>(blockIdx.x) / of.splits;
+  const int first_row = (of.row_tiles - 1 - block / matrices) * rows_a_block;
+  const std::int64_t batch = block % matrices / of.key_heads;
+  const std::int64_t key_head = block % matrices % of.key_heads;
+  const T* const k = of.k + of.problem.k.at(batch, key_head, 0);
+  const T* const v = of.v + of.problem.v.at(batch, key_head, 0);
+  const int visible = of.end_of_keys(std::min(first_row + rows_a_block, of.rows) - 1);
+  const int begin = split * of.tiles_a_split;
+  const int end = std::min(begin + of.tiles_a_split, (visible + keys_a_tile - 1) / keys_a_tile);
 
   const auto fetch_tile = [&](int tile) {
     const int first = tile * keys_a_tile;
-    fetch<max_depth, keys_a_tile>(keys_of(tile), k + first * of.problem.k.row, of.problem.k.row,
-                                  of.keys - first, of.depth);
-    fetch<max_depth, keys_a_tile>(values_of(tile), v + first * of.problem.v.row, of.problem.v.row,
-                                  of.keys - first, of.value_depth);
+    fetch_keys<max_depth>(keys_of(tile), k + first * of.problem.k.row, of.problem.k.row,
+                          of.keys - first, of.depth);
+    fetch_keys<max_depth>(values_of(tile), v + first * of.problem.v.row, of.problem.v.row,
+                          of.keys - first, of.value_depth);
   };
-  fetch<max_depth, tile_queries>(queries,
-                                 of.q + of.problem.q.at(place.batch, place.head, first_query),
-                                 of.problem.q.row, of.queries - first_query, of.depth);
-  if (tile_count > 0) fetch_tile(0);
+  fetch_queries<max_depth, rows_a_block>(queries, of, batch, key_head, first_row);
+  if (begin < end) fetch_tile(begin);
   end_copy_batch();
 
-  Rows<max_depth> rows;
-  for (int tile = 0; tile < tile_count; ++tile) {
-    if (tile + 1 < tile_count) fetch_tile(tile + 1);
+  const int lane = static_cast<int>(threadIdx.x) % warp_lanes;
+  const int warp_row = static_cast<int>(threadIdx.x) / warp_lanes * 16 * warp_tiles;
+  const auto place_of = [&](int m) {
+    return Place{batch, key_head, first_row + warp_row + m * 16, lane};
+  };
+  const Hidden hidden[] = {Hidden(of, place_of(0)), Hidden(of, place_of(warp_tiles - 1))};
+  Rows<max_depth> rows[warp_tiles];
+  for (int tile = begin; tile < end; ++tile) {
+    if (tile + 1 < end) fetch_tile(tile + 1);
     end_copy_batch();
     wait_for_copies<1>();
     __syncthreads();
-    TileScores<max_depth> scores = {};
-    multiply_keys<max_depth>(queries + warp_row * stride, keys_of(tile), place.lane, scores);
-    soften<max_depth>(of, place, tile * keys_a_tile, scores, rows);
-    mix_values<max_depth>(values_of(tile), place.lane, scores, rows);
+    const int first_key = tile * keys_a_tile;
+    if (first_key < std::max(hidden[0].last_end, hidden[1].last_end)) {
+      TileScores<max_depth> scores[warp_tiles] = {};
+      multiply_keys<max_depth>(queries + warp_row * stride, keys_of(tile), lane, scores);
+      bool has_shares = false;
+#pragma unroll
+      for (int m = 0; m < warp_tiles; ++m) {
+        has_shares |= soften<max_depth>(of, place_of(m), hidden[m], first_key, scores[m], rows[m]);
+      }
+      if (__any_sync(all_lanes, has_shares))
+        mix_values<max_depth>(values_of(tile), lane, scores, rows);
+    }
     __syncthreads();  // before the tile after the next takes this one's place
   }
-  store(of, place, rows);
+#pragma unroll
+  for (int m = 0; m < warp_tiles; ++m) {
+    if (of.splits > 1)
+      store_part<max_depth>(of, place_of(m), rows[m], split);
+    else
+      store<max_depth>(of, place_of(m), rows[m]);
+  }
+}
+
+/// How a problem is laid over blocks.
+struct Division {
+  int warp_tiles = 1;
+  int row_tiles = 1;
+  int splits = 1;
+  int tiles_a_split = 1;
+};
+
+/// Blocks that a multiprocessor runs side by side, by their shared memory.
+constexpr std::int64_t blocks_at_once = 2;
+
+Division division_of(const AttentionProblem& of, int keys_a_tile, int most_warp_tiles,
+                     std::int64_t multiprocessors) {
+  constexpr std::int64_t least_tiles_a_split = 2;
+  const auto divided = [](std::int64_t a, std::int64_t b) { return (a + b - 1) / b; };
+  const std::int64_t matrices = of.batches * of.key_heads;
+  const std::int64_t rows = of.queries * (of.heads / of.key_heads);
+  Division made;
+  if (most_warp_tiles > 1 && rows > tile_rows<1> &&
+      matrices * divided(rows, tile_rows<2>) >= multiprocessors)
+    made.warp_tiles = 2;
+  const std::int64_t row_tiles = divided(rows, tile_rows<1> * made.warp_tiles);
+  const std::int64_t key_tiles = std::max<std::int64_t>(divided(of.keys, keys_a_tile), 1);
+  const std::int64_t blocks = std::max<std::int64_t>(matrices * row_tiles, 1);
+  const std::int64_t wanted = std::max<std::int64_t>(blocks_at_once * multiprocessors / blocks, 1);
+  const std::int64_t tiles_a_split =
+      std::min(key_tiles, std::max(divided(key_tiles, wanted), least_tiles_a_split));
+  made.row_tiles = static_cast<int>(row_tiles);
+  made.tiles_a_split = static_cast<int>(tiles_a_split);
+  made.splits = static_cast<int>(divided(key_tiles, tiles_a_split));
+  return made;
+}
+
+std::int64_t part_bytes(const AttentionProblem& of, const Division& division) {
+  if (division.splits == 1) return 0;
+  return static_cast<std::int64_t>(sizeof(float)) * of.batches * of.heads * of.queries *
+         division.splits * (of.value_depth + 2);
+}
+
+template <typename T>
+bool is_mask_in_pairs(const AttentionData<T>& data) {
+  const AttentionProblem& of = data.problem;
+  const std::int64_t element = data.mask_kind == MaskKind::boolean   ? 1
+                               : data.mask_kind == MaskKind::float32 ? sizeof(float)
+                                                                     : sizeof(T);
+  const auto is_even = [](std::int64_t x) { return x % 2 == 0; };
+  return data.mask != nullptr && of.mask.column == 1 && is_even(of.keys) && is_even(of.mask.row) &&
+         is_even(of.mask.head) && is_even(of.mask.batch) && is_aligned(data.mask, 0, 2 * element);
+}
+
+template <int max_depth, int warp_tiles, typename T>
+void launch_tiles(const RowArguments<T>& of, cudaStream_t stream) {
+  constexpr std::size_t shared = shared_bytes<max_depth, warp_tiles>;
+  check(cudaFuncSetAttribute(attend<T, max_depth, warp_tiles>,
+                             cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(shared)),
+        "shared memory for Attention");
+  const std::int64_t matrices = of.problem.batches * of.key_heads;
+  launch(stream,
+         {dim3(static_cast<unsigned>(matrices * of.row_tiles * of.splits)), dim3(threads), shared},
+         attend<T, max_depth, warp_tiles>, of);
+  if (of.splits == 1) return;
+  launch(stream,
+         {dim3(static_cast<unsigned>((matrices * of.rows + warps - 1) / warps)), dim3(threads)},
+         join_parts<T>, of);
 }
 
 template <int max_depth, typename T>
-void launch_depth(const AttentionData<T>& data, cudaStream_t stream) {
+void launch_depth(const AttentionData<T>& data, const Division& division, float* parts,
+                  cudaStream_t stream) {
   const AttentionProblem& of = data.problem;
   const auto as_int = [](std::int64_t x) { return static_cast<int>(x); };
-  const int query_tiles = as_int((of.queries + tile_queries - 1) / tile_queries);
-  const Arguments<T> arguments{data,
-                               as_int(of.heads),
-                               as_int(of.heads / of.key_heads),
-                               as_int(of.queries),
-                               as_int(of.keys),
-                               as_int(of.depth),
-                               as_int(of.value_depth),
-                               query_tiles,
-                               as_int(of.first_position),
-                               static_cast<float>(of.scale) * log2_e};
-  check(cudaFuncSetAttribute(attend<T, max_depth>, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                             static_cast<int>(shared_bytes<max_depth>)),
-        "shared memory for Attention");
-  launch(stream,
-         {dim3(static_cast<unsigned>(of.batches * of.heads * query_tiles)), dim3(threads),
-          shared_bytes<max_depth>},
-         attend<T, max_depth>, arguments);
+  const int group = as_int(of.heads / of.key_heads);
+  const RowArguments<T> arguments{data,
+                                  as_int(of.key_heads),
+                                  group,
+                                  as_int(of.queries) * group,
+                                  as_int(of.keys),
+                                  as_int(of.depth),
+                                  as_int(of.value_depth),
+                                  as_int(of.first_position),
+                                  static_cast<float>(of.scale) * log2_e,
+                                  is_mask_in_pairs(data),
+                                  division.row_tiles,
+                                  division.splits,
+                                  division.tiles_a_split,
+                                  parts};
+  if constexpr (most_warp_tiles < max_depth >> 1)
+    if (division.warp_tiles > 1) return launch_tiles<max_depth, 2>(arguments, stream);
+  launch_tiles<max_depth, 1>(arguments, stream);
+}
+
+/// Calls `work` with the least depth, as a constant, that kernels are made for and that suffices.
+template <typename Work>
+void with_depth(const AttentionProblem& of, Work work) {
+  const std::int64_t deepest = std::max(of.depth, of.value_depth);
+  if (deepest <= 32)
+    work(std::integral_constant<int, 32>{});
+  else if (deepest <= 64)
+    work(std::integral_constant<int, 64>{});
+  else if (deepest <= 128)
+    work(std::integral_constant<int, 128>{});
+  else
+    work(std::integral_constant<int, 256>{});
 }
 
 template <typename T>
 std::unique_ptr<Kernel> make_tiled(const KernelRequest& request) {
   AttentionProblem problem(request.node, request.inputs, request.outputs);
   AttentionCache cache(request, problem);
-  const std::int64_t scratch_bytes = cache.scratch_bytes();
-  auto run = [problem, cache = std::move(cache)](const KernelIo& io) {
+  Division division;
+  with_depth(problem, [&](auto depth) {
+    division = division_of(problem, tile_keys<depth>, most_warp_tiles<depth>,
+                           device_of(request).multiprocessors());
+  });
+  const std::int64_t cache_bytes = graph::aligned(cache.scratch_bytes());
+  const std::int64_t scratch_bytes = cache_bytes + part_bytes(problem, division);
+  auto run = [problem, division, cache_bytes, cache = std::move(cache)](const KernelIo& io) {
     const AttentionData<T> data(problem, cache, io);
-    const std::int64_t deepest = std::max(problem.depth, problem.value_depth);
     if (io.outputs[0].elements() == 0) return;
-    if (deepest <= 32)
-      launch_depth<32>(data, stream_of(io));
-    else if (deepest <= 64)
-      launch_depth<64>(data, stream_of(io));
-    else if (deepest <= 128)
-      launch_depth<128>(data, stream_of(io));
-    else
-      launch_depth<256>(data, stream_of(io));
+    auto* const parts = reinterpret_cast<float*>(io.scratch + cache_bytes);
+    with_depth(problem,
+               [&](auto depth) { launch_depth<depth>(data, division, parts, stream_of(io)); });
   };
   return make_kernel(std::move(run), scratch_bytes);
 }

@@ -163,6 +163,71 @@ TEST_CASE("Attention walks over many tiles of queries and keys, causally or not,
   }
 }
 
+TEST_CASE("Attention whose keys are shared by several blocks equals a loop") {
+  Random random(27);
+  for (const DataType type : {DataType::float16, DataType::bfloat16}) {
+    for (const std::int64_t depth : {24, 64, 128, 256})
+      check_case({.heads = 6,
+                  .queries = 1,
+                  .keys = 700,
+                  .depth = depth,
+                  .value_depth = depth,
+                  .type = type},
+                 random);
+    for (const bool causal : {false, true})
+      check_case({.batches = 2,
+                  .heads = 8,
+                  .key_heads = 2,
+                  .queries = 9,
+                  .keys = 401,
+                  .depth = 64,
+                  .value_depth = 32,
+                  .type = type,
+                  .causal = causal,
+                  .sequence_first = true},
+                 random);
+    // Splits that nobody sees, and rows that see nothing.
+    check_case({.queries = 300, .keys = 280, .type = type, .causal = true}, random);
+    check_case({.queries = 300, .keys = 280, .type = type, .causal = true, .nan_to_zero = true},
+               random);
+  }
+  for (const DataType mask_type : {DataType::boolean, DataType::float32, DataType::bfloat16})
+    check_case({.batches = 2,
+                .heads = 4,
+                .key_heads = 2,
+                .queries = 3,
+                .keys = 400,
+                .type = DataType::bfloat16,
+                .mask = random_in(mask_type, {2, 1, 3, 400}, random, -2, 2)},
+               random);
+}
+
+TEST_CASE("Attention of many matrices, with two tiles of rows a warp, equals a loop") {
+  Random random(28);
+  for (const DataType type : {DataType::float16, DataType::bfloat16})
+    for (const std::int64_t depth : {32, 64, 128})
+      check_case({.batches = 12,
+                  .heads = 22,
+                  .key_heads = 11,
+                  .queries = 37,
+                  .keys = 70,
+                  .depth = depth,
+                  .value_depth = depth,
+                  .type = type,
+                  .causal = depth != 64,
+                  .sequence_first = depth == 32},
+                 random);
+  check_case({.batches = 12,
+              .heads = 11,
+              .key_heads = 11,
+              .queries = 70,
+              .keys = 70,
+              .depth = 64,
+              .value_depth = 64,
+              .mask = random_in(DataType::float16, {70, 70}, random, -2, 2)},
+             random);
+}
+
 TEST_CASE("Queries before the first key of causal attention see nothing") {
   Random random(23);
   check_case({.queries = 80, .keys = 10, .causal = true}, random);
@@ -204,6 +269,33 @@ TEST_CASE("Keys that a mask hides with the lowest number or infinity get nothing
     for (const double value : doubles(run_node(node_of(nothing, q, ones, ones)).front()))
       CHECK((std::isinf(hidden) ? std::isnan(value) : value == Approx(1).epsilon(1e-3)));
   }
+}
+
+TEST_CASE("NaN in a value reaches rows that see it, whichever block reads it, and no others") {
+  constexpr std::int64_t keys = 600;
+  Random random(29);
+  const auto zeros = [](std::int64_t rows) {
+    return tensor_of(DataType::float16, {1, 1, rows, 16},
+                     std::vector<double>(static_cast<std::size_t>(rows) * 16, 0));
+  };
+  std::vector<double> values(keys * 16, 1);
+  values[500 * 16 + 3] = std::numeric_limits<double>::quiet_NaN();
+  const Tensor v = tensor_of(DataType::float16, {1, 1, keys, 16}, values);
+  std::vector<double> mask(keys, 0);
+  const auto first_row = [&] {
+    const Case of{.heads = 1,
+                  .key_heads = 1,
+                  .queries = 1,
+                  .keys = keys,
+                  .mask = tensor_of(DataType::float32, {keys}, mask)};
+    return doubles(run_node(node_of(of, zeros(1), zeros(keys), v)).front());
+  };
+  std::vector<double> seen = first_row();
+  CHECK(std::isnan(seen[3]));
+  CHECK(seen[4] == Approx(1).epsilon(1e-3));
+  mask[500] = -infinity;
+  seen = first_row();
+  CHECK(seen[3] == Approx(1).epsilon(1e-3));
 }
 
 TEST_CASE("NaN makes its row of attention NaN, no other") {
