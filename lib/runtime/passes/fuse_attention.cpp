@@ -32,7 +32,8 @@ struct Operand {
 struct Pattern {
   const Node* scores = nullptr;
   const Node* result = nullptr;
-  SoftmaxForm softmax;
+  SoftmaxForm softmax;  ///< without the masks that need not be read
+  std::vector<ValueId> masks;
   bool causal = false;
 };
 
@@ -46,9 +47,23 @@ std::optional<bool> is_seen(const Mask& mask, double value) {
   return value <= invisible(mask.type) ? std::optional(false) : std::nullopt;
 }
 
+/// The boolean mask by which a Where chooses what is added: nothing, or what hides. Such a Where is
+/// larger than its condition, so that it is not computed beforehand even where that is constant.
+Mask as_condition(const Matcher& matcher, const Mask& mask) {
+  const Node* where = mask.fill ? nullptr : matcher.maker(matcher.uncast(mask.value), "Where");
+  if (where == nullptr) return mask;
+  for (const bool keeps : {true, false}) {
+    const auto fill = matcher.number(where->inputs[keeps ? 2 : 1]);
+    if (fill && matcher.is_number(where->inputs[keeps ? 1 : 2], 0))
+      return {where->inputs[0], fill, keeps, mask.type};
+  }
+  return mask;
+}
+
 /// What the mask shows of all keys, if that is the same for each head and, but for the keys that
 /// come later, each query.
-Visibility visibility(const Matcher& matcher, const Mask& mask, const Shape& scores) {
+Visibility visibility(const Matcher& matcher, const Mask& given, const Shape& scores) {
+  const Mask mask = as_condition(matcher, given);
   const auto tensor = matcher.data(mask.value);
   if (!tensor) return Visibility::other;
   const std::int64_t queries = scores[scores.size() - 2];
@@ -122,6 +137,7 @@ std::optional<Pattern> match(const Matcher& matcher, ValueId value, Visibilities
   pattern.softmax = *softmax;
   pattern.scores = matcher.product(softmax->scores);
   if (pattern.scores == nullptr || !have_same_batch(matcher, pattern)) return std::nullopt;
+  for (const Mask& mask : softmax->masks) pattern.masks.push_back(mask.value);
   pattern.causal = drop_causal_masks(matcher, pattern.softmax, known);
   const auto& left = pattern.softmax.masks;
   const bool is_expressible = left.empty() || (left.size() == 1 && left[0].keeps);
@@ -171,7 +187,7 @@ bool fuse(Pass& pass, const Pattern& pattern, Reach reach) {
   const Tail tail = find_tail(pass, result.outputs[0], type);
   if (pass.type(tail.value) != type) return false;  // whoever reads it wants all its digits
   std::vector<ValueId> leaves = {scores.inputs[0], scores.inputs[1], result.inputs[1]};
-  for (const Mask& mask : pattern.softmax.masks) leaves.push_back(mask.value);
+  leaves.insert(leaves.end(), pattern.masks.begin(), pattern.masks.end());
   if (!pass.is_closed(tail.value, leaves)) return false;
 
   const NodeId root = pass.producer(tail.value);

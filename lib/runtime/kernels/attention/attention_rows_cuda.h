@@ -87,10 +87,10 @@ __device__ __forceinline__ float seen_score(const RowArguments<T>& of, std::int6
   if (key >= of.end_of_keys(row)) return -infinity;
   with_mask(of, [&](const auto* mask) {
     const AttentionProblem::Layout& layout = of.problem.mask;
-    score = masked(of,
-                   mask[layout.at(batch, of.head_of(key_head, row), of.query_of(row)) +
-                        key * layout.column],
-                   score);
+    score = masked(
+        of,
+        mask[layout.at(batch, of.head_of(key_head, row), of.query_of(row)) + key * layout.column],
+        score);
   });
   return score;
 }
@@ -147,8 +147,7 @@ __device__ __noinline__ void attend_without_hidden(const RowArguments<T>& of, st
 /// Whether a row comes out as zeros, whatever it would hold.
 template <typename T>
 __device__ __forceinline__ bool is_nothing(const RowArguments<T>& of, float total) {
-  return (of.problem.nan_to_zero && !(total > 0.0F)) ||
-         (of.problem.none_is_zero && total == 0.0F);
+  return (of.problem.nan_to_zero && !(total > 0.0F)) || (of.problem.none_is_zero && total == 0.0F);
 }
 
 }  // namespace autopar::runtime::cuda

@@ -18,7 +18,8 @@ enum class MaskForm {
   causal_where,
   causal_fill,
   where,
-  banded
+  banded,
+  causal_choice
 };
 
 struct AttentionForm {
@@ -88,6 +89,12 @@ inline ValueId masked(Spelling& s, const AttentionForm& form, ValueId scores) {
     case MaskForm::causal_fill:  // and, as GPT-2 once did, another mask behind it
       scores = s.where(constant(DataType::boolean, 0, 1), s.number(lowest, type), scores);
       return s.either("Add", scores, s.in("given_mask", {form.batch, 1, 1, form.keys}, type));
+    case MaskForm::causal_choice: {  // larger than its condition, so not computed beforehand
+      const ValueId seen = constant(DataType::boolean, 1, 0);
+      const Shape shape = s.shape(seen);
+      const std::vector<ValueId> choice = {seen, s.number(0, type), s.number(lowest, type)};
+      return s.either("Add", scores, s.typed(s.op("Where", choice, shape), type));
+    }
     case MaskForm::where:
       return s.where(
           s.in("given_mask", {form.batch, 1, form.queries, form.keys}, DataType::boolean), scores,

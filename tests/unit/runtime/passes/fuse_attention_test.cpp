@@ -27,7 +27,7 @@ TEST_CASE("Attention is recognised in every spelling") {
     form.keys = form.queries + pick(3);
     form.keys_transposed = pick(3);
     form.scale = pick(4);
-    form.mask = static_cast<MaskForm>(pick(8));
+    form.mask = static_cast<MaskForm>(pick(9));
     form.nan_guard = pick(2) == 0;
     form.type = std::array{DataType::float32, DataType::float16,
                            DataType::bfloat16}[static_cast<std::size_t>(pick(3))];
@@ -52,7 +52,7 @@ TEST_CASE("Attention is recognised in every spelling") {
     if (form.mask != MaskForm::banded) CHECK(node.inputs.size() == (has_mask ? 4U : 3U));
     const bool hides = form.queries > 1;
     const bool causal = form.mask == MaskForm::causal || form.mask == MaskForm::causal_where ||
-                        form.mask == MaskForm::causal_fill;
+                        form.mask == MaskForm::causal_fill || form.mask == MaskForm::causal_choice;
     if (form.mask != MaskForm::banded)
       CHECK(node.int_attribute("causal", 0) == (causal && hides ? 1 : 0));
     CHECK(heads_of_keys(fused, node) == form.kv_heads);
@@ -162,6 +162,16 @@ TEST_CASE("A device that does not serve attention keeps the products") {
     check_invariants(s.graph);
     CHECK(count(s.graph, "Attention") == (casts == 2 ? 1 : 0));
   }
+}
+
+TEST_CASE("A causal mask that others read, too, is not read by attention") {
+  Spelling s;
+  s.ends(spell(s, {.queries = 4, .keys = 4, .mask = MaskForm::causal_choice}));
+  s.ends(result_of(s, "Where"));
+  const Graph fused = after(s.graph, attention);
+  CHECK(only(fused, "Attention").int_attribute("causal", 0) == 1);
+  CHECK(only(fused, "Attention").inputs.size() == 3);
+  CHECK(count(fused, "Where") == 1);
 }
 
 TEST_CASE("A causal mask hides for good, or is none") {
