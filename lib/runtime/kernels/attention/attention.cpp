@@ -228,10 +228,7 @@ bool serves_tiled_attention(const graph::Node& node, std::span<const TensorView>
   if (!is_half(type)) return false;
   if (!has_attention_types(inputs)) return false;
   const AttentionProblem problem(node, inputs, outputs);
-  if (problem.softcap != 0 || problem.left_window >= 0 || problem.right_window >= 0 ||
-      problem.has_lengths || problem.mask_keys != problem.keys ||
-      problem.scores != AttentionProblem::Scores::none)
-    return false;
+  if (problem.scores != AttentionProblem::Scores::none) return false;
   // Rows are copied 16 bytes at a time.
   const auto has_packed_rows = [](const AttentionProblem::Layout& layout) {
     return layout.column == 1 && layout.row % 8 == 0 && layout.head % 8 == 0 &&

@@ -108,26 +108,35 @@ struct Place {
   __device__ int column(int tile, int i) const { return tile * 8 + lane % 4 * 2 + i; }
 };
 
-/// What hides keys from a lane's rows, found once.
-struct Hidden {
-  int end[2];            ///< of the keys that a row may see
-  std::int64_t mask[2];  ///< where its mask begins
-  int open_end;          ///< all rows of the warp's 16 see keys before it
-  int last_end;          ///< none sees keys from it on
+/// Keys from `begin` up to `end`.
+struct KeyRange {
+  int begin;
+  int end;
 
-  template <typename T>
-  __device__ Hidden(const RowArguments<T>& of, const Place& place) {
-    const int last = of.rows - 1;
-#pragma unroll
-    for (int i = 0; i < 2; ++i) {
-      const int row = std::min(place.row(i), last);
-      end[i] = of.end_of_keys(row);
-      mask[i] = of.problem.mask.at(place.batch, of.head_of(place.key_head, row), of.query_of(row));
-    }
-    open_end = of.end_of_keys(std::min(place.warp_row, last));
-    last_end = place.warp_row > last ? 0 : of.end_of_keys(std::min(place.warp_row + 15, last));
+  __device__ KeyRange(std::int64_t from, std::int64_t to)
+      : begin(static_cast<int>(from)), end(static_cast<int>(to)) {}
+  __device__ bool holds(int first, int count) const {
+    return first >= begin && first + count <= end;
   }
+  __device__ bool meets(int first, int count) const { return first < end && first + count > begin; }
 };
+
+/// The keys that each of some rows sees. Later rows see later keys.
+template <typename T>
+__device__ __forceinline__ KeyRange seen_by_all(const RowArguments<T>& of, std::int64_t batch,
+                                                int first_row, int rows) {
+  const int last_row = std::min(first_row + rows, of.rows) - 1;
+  return {of.visible(batch, last_row).begin, of.visible(batch, std::min(first_row, last_row)).end};
+}
+
+/// The keys that any of some rows sees; none where there are no such rows.
+template <typename T>
+__device__ __forceinline__ KeyRange seen_by_any(const RowArguments<T>& of, std::int64_t batch,
+                                                int first_row, int rows) {
+  if (first_row >= of.rows) return {0, 0};
+  const int last_row = std::min(first_row + rows, of.rows) - 1;
+  return {of.visible(batch, first_row).begin, of.visible(batch, last_row).end};
+}
 
 /// `queries`, the warp's, and `keys` lie in shared memory.
 template <int max_depth, int warp_tiles, typename T>
@@ -158,22 +167,23 @@ __device__ __forceinline__ void multiply_keys(const T* queries, const T* keys, i
 
 template <int max_depth, typename T>
 __device__ __forceinline__ void mask_scores(const RowArguments<T>& of, const Place& place,
-                                            const Hidden& hidden, int first_key,
-                                            TileScores<max_depth>& scores) {
+                                            int first_key, TileScores<max_depth>& scores) {
   with_mask(of, [&]<typename E>(const E* mask) {
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
-      const E* const row = mask + hidden.mask[r];
+      const int row = std::min(place.row(r), of.rows - 1);
+      const E* const of_row =
+          mask + of.problem.mask.at(place.batch, of.head_of(place.key_head, row), of.query_of(row));
 #pragma unroll
       for (int n = 0; n < tile_keys<max_depth> / 8; ++n) {
         const int key = first_key + place.column(n, 0);
         Pack<E, 2> pair{};
         if (of.mask_in_pairs) {
-          if (key < of.keys) pair = load_pack<E, 2>(row + key);
+          if (key < of.keys) pair = load_pack<E, 2>(of_row + key);
         } else {
 #pragma unroll
           for (int i = 0; i < 2; ++i)
-            if (key + i < of.keys) pair.values[i] = row[(key + i) * of.problem.mask.column];
+            if (key + i < of.keys) pair.values[i] = of_row[(key + i) * of.problem.mask.column];
         }
 #pragma unroll
         for (int i = 0; i < 2; ++i)
@@ -187,20 +197,28 @@ __device__ __forceinline__ void mask_scores(const RowArguments<T>& of, const Pla
 /// any key of the tile has a share in the lane's rows.
 template <int max_depth, typename T>
 __device__ __forceinline__ bool soften(const RowArguments<T>& of, const Place& place,
-                                       const Hidden& hidden, int first_key,
+                                       const KeyRange& seen, int first_key,
                                        TileScores<max_depth>& scores, Rows<max_depth>& rows) {
-  constexpr int score_tiles = tile_keys<max_depth> / 8;
+  constexpr int keys_a_tile = tile_keys<max_depth>;
+  constexpr int score_tiles = keys_a_tile / 8;
 #pragma unroll
   for (int n = 0; n < score_tiles; ++n)
 #pragma unroll
-    for (int i = 0; i < 4; ++i) scores[n][i] *= of.scale;
-  mask_scores<max_depth>(of, place, hidden, first_key, scores);
-  if (first_key + tile_keys < max_depth >> hidden.open_end) {
+    for (int i = 0; i < 4; ++i) scores[n][i] = scaled(of, scores[n][i]);
+  mask_scores<max_depth>(of, place, first_key, scores);
+  if (!seen.holds(first_key, keys_a_tile)) {
 #pragma unroll
-    for (int n = 0; n < score_tiles; ++n)
+    for (int r = 0; r < 2; ++r) {
+      const VisibleKeys visible = of.visible(place.batch, std::min(place.row(r), of.rows - 1));
+      const int begin = static_cast<int>(visible.begin) - first_key;
+      const int end = static_cast<int>(visible.end) - first_key;
 #pragma unroll
-      for (int i = 0; i < 4; ++i)
-        if (first_key + place.column(n, i % 2) >= hidden.end[i / 2]) scores[n][i] = -infinity;
+      for (int n = 0; n < score_tiles; ++n)
+#pragma unroll
+        for (int i = 0; i < 2; ++i)
+          if (place.column(n, i) < begin || place.column(n, i) >= end)
+            scores[n][2 * r + i] = -infinity;
+    }
   }
   bool has_shares = false;
 #pragma unroll
@@ -403,9 +421,10 @@ __global__ void __launch_bounds__(threads) attend(const __grid_constant__ RowArg
   const std::int64_t key_head = block % matrices % of.key_heads;
   const T* const k = of.k + of.problem.k.at(batch, key_head, 0);
   const T* const v = of.v + of.problem.v.at(batch, key_head, 0);
-  const int visible = of.end_of_keys(std::min(first_row + rows_a_block, of.rows) - 1);
-  const int begin = split * of.tiles_a_split;
-  const int end = std::min(begin + of.tiles_a_split, (visible + keys_a_tile - 1) / keys_a_tile);
+  const KeyRange seen = seen_by_any(of, batch, first_row, rows_a_block);
+  const int begin = std::max(split * of.tiles_a_split, seen.begin / keys_a_tile);
+  const int end =
+      std::min((split + 1) * of.tiles_a_split, (seen.end + keys_a_tile - 1) / keys_a_tile);
 
   const auto fetch_tile = [&](int tile) {
     const int first = tile * keys_a_tile;
@@ -423,7 +442,10 @@ __global__ void __launch_bounds__(threads) attend(const __grid_constant__ RowArg
   const auto place_of = [&](int m) {
     return Place{batch, key_head, first_row + warp_row + m * 16, lane};
   };
-  const Hidden hidden[] = {Hidden(of, place_of(0)), Hidden(of, place_of(warp_tiles - 1))};
+  const KeyRange seen_by_warp = seen_by_any(of, batch, first_row + warp_row, 16 * warp_tiles);
+  const KeyRange seen_by_rows[] = {
+      seen_by_all(of, batch, first_row + warp_row, 16),
+      seen_by_all(of, batch, first_row + warp_row + 16 * (warp_tiles - 1), 16)};
   Rows<max_depth> rows[warp_tiles];
   for (int tile = begin; tile < end; ++tile) {
     if (tile + 1 < end) fetch_tile(tile + 1);
@@ -431,13 +453,14 @@ __global__ void __launch_bounds__(threads) attend(const __grid_constant__ RowArg
     wait_for_copies<1>();
     __syncthreads();
     const int first_key = tile * keys_a_tile;
-    if (first_key < std::max(hidden[0].last_end, hidden[1].last_end)) {
+    if (seen_by_warp.meets(first_key, keys_a_tile)) {
       TileScores<max_depth> scores[warp_tiles] = {};
       multiply_keys<max_depth>(queries + warp_row * stride, keys_of(tile), lane, scores);
       bool has_shares = false;
 #pragma unroll
       for (int m = 0; m < warp_tiles; ++m) {
-        has_shares |= soften<max_depth>(of, place_of(m), hidden[m], first_key, scores[m], rows[m]);
+        has_shares |=
+            soften<max_depth>(of, place_of(m), seen_by_rows[m], first_key, scores[m], rows[m]);
       }
       if (__any_sync(all_lanes, has_shares))
         mix_values<max_depth>(values_of(tile), lane, scores, rows);
@@ -520,8 +543,8 @@ void launch_tiles(const RowArguments<T>& of, cudaStream_t stream) {
 }
 
 template <int max_depth, typename T>
-void launch_depth(const AttentionData<T>& data, const Division& division, float* parts,
-                  cudaStream_t stream) {
+void launch_depth(const AttentionData<T>& data, const std::int64_t* lengths,
+                  const Division& division, float* parts, cudaStream_t stream) {
   const AttentionProblem& of = data.problem;
   const auto as_int = [](std::int64_t x) { return static_cast<int>(x); };
   const int group = as_int(of.heads / of.key_heads);
@@ -532,7 +555,7 @@ void launch_depth(const AttentionData<T>& data, const Division& division, float*
                                   as_int(of.keys),
                                   as_int(of.depth),
                                   as_int(of.value_depth),
-                                  as_int(of.first_position),
+                                  lengths,
                                   static_cast<float>(of.scale) * log2_e,
                                   is_mask_in_pairs(data),
                                   division.row_tiles,
@@ -572,9 +595,11 @@ std::unique_ptr<Kernel> make_tiled(const KernelRequest& request) {
   auto run = [problem, division, cache_bytes, cache = std::move(cache)](const KernelIo& io) {
     const AttentionData<T> data(problem, cache, io);
     if (io.outputs[0].elements() == 0) return;
+    const auto* lengths = problem.has_lengths ? io.inputs[6].as<const std::int64_t>() : nullptr;
     auto* const parts = reinterpret_cast<float*>(io.scratch + cache_bytes);
-    with_depth(problem,
-               [&](auto depth) { launch_depth<depth>(data, division, parts, stream_of(io)); });
+    with_depth(problem, [&](auto depth) {
+      launch_depth<depth>(data, lengths, division, parts, stream_of(io));
+    });
   };
   return make_kernel(std::move(run), scratch_bytes);
 }

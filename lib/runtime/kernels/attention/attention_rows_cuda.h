@@ -21,8 +21,8 @@ struct RowArguments : AttentionData<T> {
   int keys;
   int depth;
   int value_depth;
-  int first_position;
-  float scale;         ///< of scores, times log2(e)
+  const std::int64_t* lengths;  ///< [batches], the keys that are valid; may be null
+  float scale;                  ///< of scores, times log2(e)
   bool mask_in_pairs;  ///< two neighbouring elements of the mask lie in a word of their own
   int row_tiles;
   int splits;         ///< blocks that share a matrix's keys
@@ -33,10 +33,14 @@ struct RowArguments : AttentionData<T> {
   __device__ std::int64_t head_of(std::int64_t key_head, int row) const {
     return key_head * heads_a_key_head + row % heads_a_key_head;
   }
-  /// The keys that the row's query may see end here, as far as its position tells.
-  __device__ int end_of_keys(int row) const {
-    const int seen = query_of(row) + first_position + 1;
-    return !this->problem.causal || seen > keys ? keys : (seen > 0 ? seen : 0);
+  /// The keys that the row's query may see, as far as its position tells.
+  __device__ VisibleKeys visible(std::int64_t batch, int row) const {
+    const AttentionProblem& p = this->problem;
+    std::int64_t length = lengths == nullptr ? keys : lengths[batch];
+    length = length < 0 ? 0 : (length > keys ? keys : length);
+    const std::int64_t first = lengths == nullptr ? p.first_position : length - p.queries;
+    if (this->mask_kind != MaskKind::none && p.mask_keys < length) length = p.mask_keys;
+    return visible_keys(p.causal, p.left_window, p.right_window, first + query_of(row), length);
   }
 };
 
@@ -80,11 +84,20 @@ __device__ __forceinline__ float masked(const RowArguments<T>& of, E element, fl
     return score + in_log2(widened(element));
 }
 
+/// The score in units of log2(e), of the product of a query and a key.
+template <typename T>
+__device__ __forceinline__ float scaled(const RowArguments<T>& of, float product) {
+  const float cap = of.problem.softcap * log2_e;
+  const float score = product * of.scale;
+  return cap > 0.0F ? cap * tanhf(score / cap) : score;
+}
+
 /// The score, scaled, of a row and a key under all that may hide the key.
 template <typename T>
 __device__ __forceinline__ float seen_score(const RowArguments<T>& of, std::int64_t batch,
                                             std::int64_t key_head, int row, int key, float score) {
-  if (key >= of.end_of_keys(row)) return -infinity;
+  const VisibleKeys visible = of.visible(batch, row);
+  if (key < visible.begin || key >= visible.end) return -infinity;
   with_mask(of, [&](const auto* mask) {
     const AttentionProblem::Layout& layout = of.problem.mask;
     score = masked(
@@ -125,7 +138,7 @@ __device__ __noinline__ void attend_without_hidden(const RowArguments<T>& of, st
     for (int d = 0; d < of.depth && key < of.keys; ++d)
       score += widened(q[d]) * widened(k[key * of.problem.k.row + d]);
     const float share =
-        exp2_of(seen_score(of, batch, key_head, row, key, score * of.scale) - largest);
+        exp2_of(seen_score(of, batch, key_head, row, key, scaled(of, score)) - largest);
     for (int other = 0; other < warp_lanes; ++other) {
       const float share_of_key = __shfl_sync(all_lanes, share, other);
       if (share_of_key == 0.0F) continue;
