@@ -19,6 +19,10 @@ template <typename T, int N>
 __device__ __forceinline__ Pack<T, N> load_pack(const T* from) {
   return *reinterpret_cast<const Pack<T, N>*>(from);
 }
+/// 16 bytes of what is read once, by this thread alone, and need not stay in caches.
+__device__ __forceinline__ uint4 load_streamed(const void* from) {
+  return __ldcs(static_cast<const uint4*>(from));
+}
 template <typename T, int N>
 __device__ __forceinline__ void store_pack(T* to, const Pack<T, N>& pack) {
   *reinterpret_cast<Pack<T, N>*>(to) = pack;
