@@ -1,13 +1,13 @@
 // Few rows times a matrix of weights. All that counts is that the weights stream through: each is
-// read once, 16 bytes at a time, by many threads at once. A thread has a ring of packs that are
-// under way, and asks for new ones as soon as it has used the oldest, so that memory always has
-// some 48 to 128 KB to bring to each multiprocessor; 4 TB/s take 22 KB for each 700 ns. Sums are in
-// float, and put together in a fixed order.
+// read once, 16 bytes at a time, by many threads at once. A thread has a ring of copies to shared
+// memory under way, 128 bytes, and begins a new one as soon as it has used the oldest, so that
+// memory always has some 100 KB to bring to each multiprocessor; 4 TB/s take 22 KB for each 700 ns.
+// Sums are in float, and put together in a fixed order.
 
 #include <algorithm>
-#include <bit>
 
 #include "runtime/kernels/cuda/block_reduce.h"
+#include "runtime/kernels/cuda/tensor_core.h"
 #include "runtime/kernels/cuda/vector_access.h"
 #include "runtime/kernels/product/device_product_cuda.h"
 #include "runtime/kernels/product/product_finish_cuda.h"
@@ -56,26 +56,39 @@ __device__ __forceinline__ std::int64_t row_at(int row, const RowShapes& shapes)
   return row < shapes.rows ? row : shapes.rows - 1;
 }
 
-/// Zeros where it is not there. Weights are read once, and leave the caches to others.
-__device__ __forceinline__ uint4 load_if(bool is_there, const void* from) {
-  return is_there ? load_streamed(from) : uint4{0, 0, 0, 0};
-}
+/// A thread's copies that are under way, each a batch of `Packs` times 16 bytes, in turns in its
+/// places of shared memory. No other thread sees them, so that no barrier is needed.
+template <int Threads, int Stages, int Packs>
+class Ring {
+ public:
+  static constexpr std::size_t bytes = std::size_t{Threads} * Stages * Packs * sizeof(uint4);
 
-/// A ring's 16 bytes become elements where they are used: until then they take four registers.
-template <typename T>
-__device__ __forceinline__ Pack<T, full_pack<T>> elements(const uint4& words) {
-  return std::bit_cast<Pack<T, full_pack<T>>>(words);
-}
+  __device__ explicit Ring(std::byte* shared)
+      : mine_(reinterpret_cast<uint4*>(shared) + threadIdx.x) {}
+
+  /// Begins to copy a pack of the batch in `stage`; zeros where not `is_there`.
+  __device__ void ask(int stage, int pack, bool is_there, const void* from) {
+    copy_async(mine_ + (stage * Packs + pack) * Threads, from, is_there);
+  }
+  /// Waits for the oldest of `Stages` batches, which ask() and end_copy_batch() have begun.
+  __device__ void wait() { wait_for_copies<Stages - 1>(); }
+  __device__ uint4 pack(int stage, int pack) const {
+    return mine_[(stage * Packs + pack) * Threads];
+  }
+
+ private:
+  uint4* mine_;
+};
 
 // ---- Weights whose columns lie together --------------------------------------------------------
 
 constexpr int column_warps = 4;
 constexpr int columns_a_warp = 2;
-/// Packs of each of its columns that a lane has under way.
-constexpr int column_ring = 4;
+constexpr int column_stages = 4;
+using ColumnRing = Ring<column_warps * warp_lanes, column_stages, columns_a_warp>;
 /// Blocks that a multiprocessor runs at once.
 template <int Rows>
-constexpr int column_blocks = Rows == 1 ? 8 : Rows == 2 ? 6 : 5;
+constexpr int column_blocks = Rows == most_rows ? 6 : 8;
 
 /// Warps take two columns, one warp both or some of a block's warps a part of the sums each.
 template <typename T, int Rows>
@@ -95,35 +108,39 @@ __global__ void __launch_bounds__(column_warps* warp_lanes, column_blocks<Rows>)
     weights[c] = data.weights + column * shapes.weight_stride;
   }
   const std::int64_t step = warps_a_column * warp_lanes * width;
-  std::int64_t k = (part * warp_lanes + lane) * width;
-  uint4 ring[column_ring][columns_a_warp];
-#pragma unroll
-  for (int j = 0; j < column_ring; ++j)
+  ColumnRing ring(dynamic_shared());
+  const auto ask = [&](int stage, std::int64_t k) {
+    const bool is_there = k < shapes.depth;
 #pragma unroll
     for (int c = 0; c < columns_a_warp; ++c)
-      ring[j][c] = load_if(k + j * step < shapes.depth, weights[c] + k + j * step);
+      ring.ask(stage, c, is_there, weights[c] + (is_there ? k : 0));
+    end_copy_batch();
+  };
+  std::int64_t k = (part * warp_lanes + lane) * width;
+#pragma unroll
+  for (int s = 0; s < column_stages; ++s) ask(s, k + s * step);
   float sums[Rows][columns_a_warp] = {};
-  for (; k < shapes.depth; k += column_ring * step) {
+  while (k < shapes.depth) {
 #pragma unroll
-    for (int j = 0; j < column_ring; ++j) {
-      const std::int64_t now = k + j * step;
+    for (int s = 0; s < column_stages; ++s) {
+      ring.wait();
+      float of_columns[columns_a_warp][width];
 #pragma unroll
-      for (int r = 0; r < Rows; ++r) {
-        Pack<T, width> x{};
-        if (now < shapes.depth)
-          x = load_pack<T, width>(data.a + row_at(r, shapes) * shapes.a_stride + now);
+      for (int c = 0; c < columns_a_warp; ++c) widen<T>(ring.pack(s, c), of_columns[c]);
+      ask(s, k + column_stages * step);
+      if (k < shapes.depth) {
 #pragma unroll
-        for (int c = 0; c < columns_a_warp; ++c) {
-          const auto weight = elements<T>(ring[j][c]);
+        for (int r = 0; r < Rows; ++r) {
+          float x[width];
+          const T* row = data.a + row_at(r, shapes) * shapes.a_stride;
+          widen<T>(*reinterpret_cast<const uint4*>(row + k), x);
 #pragma unroll
-          for (int i = 0; i < width; ++i)
-            sums[r][c] += widened(x.values[i]) * widened(weight.values[i]);
+          for (int c = 0; c < columns_a_warp; ++c)
+#pragma unroll
+            for (int i = 0; i < width; ++i) sums[r][c] += x[i] * of_columns[c][i];
         }
       }
-      const std::int64_t later = now + column_ring * step;
-#pragma unroll
-      for (int c = 0; c < columns_a_warp; ++c)
-        ring[j][c] = load_if(later < shapes.depth, weights[c] + later);
+      k += step;
     }
   }
 #pragma unroll
@@ -148,16 +165,16 @@ constexpr int row_warps = row_threads / warp_lanes;
 constexpr int tile_lanes = 8;
 constexpr int tile_rows = row_threads / tile_lanes;
 template <typename T>
-constexpr int tile_columns = tile_lanes * full_pack<T>;
-/// A thread's ring: so many times so many packs, which are asked for together.
-constexpr int ring_stages = 4;
-constexpr int stage_packs = 2;
-constexpr int ring_rows = ring_stages * stage_packs * tile_rows;
+constexpr int tile_columns = tile_lanes* full_pack<T>;
+constexpr int row_stages = 8;
+using RowRing = Ring<row_threads, row_stages, 1>;
+/// Rows of weights that a block has under way.
+constexpr int ring_rows = row_stages * tile_rows;
 /// Floats of the rows that a block has in shared memory at once.
-constexpr int most_staged = 8192;
+constexpr int most_staged = 2048;
 /// Blocks that a multiprocessor runs at once.
 template <int Rows>
-constexpr int row_blocks = Rows == 1 ? 4 : Rows == 2 ? 3 : 2;
+constexpr int row_blocks = Rows == most_rows ? 3 : 4;
 
 /// How the sums of a product are split over the blocks of a tile of columns. Where there are
 /// several, the one that is done last puts their sums together.
@@ -182,14 +199,15 @@ __device__ __forceinline__ void stage_rows(float* staged, const RowProductData<T
           first + i < end ? widened(data.a[row_at(r, shapes) * shapes.a_stride + first + i]) : 0.0F;
 }
 
-/// The sums of the block's threads put together: thread `t` has row `t / tile_columns`, column `t %
-/// tile_columns` of the tile; those beyond have nothing.
+/// The sums of the block's threads put together, over `shared` memory: thread `t` has row `t /
+/// tile_columns`, column `t % tile_columns` of the tile; those beyond have nothing.
 template <typename T, int Rows>
-__device__ __forceinline__ float reduce_tile(const float (&sums)[Rows][full_pack<T>]) {
+__device__ __forceinline__ float reduce_tile(const float (&sums)[Rows][full_pack<T>],
+                                             std::byte* shared) {
   constexpr int width = full_pack<T>;
   constexpr int values = Rows * tile_columns<T>;
-  static_assert(values <= row_threads);
-  __shared__ float of_warps[row_warps][values];
+  static_assert(values <= row_threads && row_warps * values * sizeof(float) <= RowRing::bytes);
+  auto* const of_warps = reinterpret_cast<float(*)[values]>(shared);
   const int thread = static_cast<int>(threadIdx.x);
 #pragma unroll
   for (int r = 0; r < Rows; ++r)
@@ -227,7 +245,7 @@ __global__ void __launch_bounds__(row_threads, row_blocks<Rows>)
     multiply_rows(RowProductData<T> data, RowShapes shapes, SumSplit split) {
   constexpr int width = full_pack<T>;
   constexpr int values = Rows * tile_columns<T>;
-  auto* const staged = reinterpret_cast<float*>(dynamic_shared());
+  auto* const staged = reinterpret_cast<float*>(dynamic_shared() + RowRing::bytes);
   const int thread = static_cast<int>(threadIdx.x);
   const std::int64_t first_column = static_cast<std::int64_t>(blockIdx.x) * tile_columns<T>;
   const std::int64_t column = first_column + thread % tile_lanes * width;
@@ -239,15 +257,15 @@ __global__ void __launch_bounds__(row_threads, row_blocks<Rows>)
   const T* next = data.weights + (first + row) * shapes.weight_stride + column;
   const std::int64_t row_step = tile_rows * shapes.weight_stride;
 
-  uint4 ring[ring_stages][stage_packs];
-  const auto ask = [&](uint4(&stage)[stage_packs], int from) {
-#pragma unroll
-    for (int j = 0; j < stage_packs; ++j)
-      stage[j] = load_if(from + j * tile_rows < depth_of_thread, next + j * row_step);
-    next += stage_packs * row_step;
+  RowRing ring(dynamic_shared());
+  const auto ask = [&](int stage, int k) {
+    const bool is_there = k < depth_of_thread;
+    ring.ask(stage, 0, is_there, is_there ? next : data.weights);
+    end_copy_batch();
+    next += row_step;
   };
 #pragma unroll
-  for (int s = 0; s < ring_stages; ++s) ask(ring[s], s * stage_packs * tile_rows);
+  for (int s = 0; s < row_stages; ++s) ask(s, s * tile_rows);
   float sums[Rows][width] = {};
   for (int start = 0; start < depth; start += split.staged_depth) {
     if (start > 0) __syncthreads();
@@ -257,26 +275,24 @@ __global__ void __launch_bounds__(row_threads, row_blocks<Rows>)
     const float* x = staged + row * Rows;
     for (int k = start; k < end; k += ring_rows) {
 #pragma unroll
-      for (int s = 0; s < ring_stages; ++s) {
+      for (int s = 0; s < row_stages; ++s) {
+        ring.wait();
+        float weights[width];
+        widen<T>(ring.pack(s, 0), weights);
+        ask(s, k + ring_rows + s * tile_rows);
+        const auto of_rows = load_pack<float, Rows>(x + s * tile_rows * Rows);
 #pragma unroll
-        for (int j = 0; j < stage_packs; ++j) {
-          const auto of_rows =
-              load_pack<float, Rows>(x + (s * stage_packs + j) * tile_rows * Rows);
-          const auto weights = elements<T>(ring[s][j]);
+        for (int i = 0; i < width; ++i)
 #pragma unroll
-          for (int i = 0; i < width; ++i) {
-            const float weight = widened(weights.values[i]);
-#pragma unroll
-            for (int r = 0; r < Rows; ++r) sums[r][i] += of_rows.values[r] * weight;
-          }
-        }
-        ask(ring[s], k + ring_rows + s * stage_packs * tile_rows);
+          for (int r = 0; r < Rows; ++r) sums[r][i] += of_rows.values[r] * weights[i];
       }
       x += ring_rows * Rows;
     }
   }
+  wait_for_copies<0>();
+  __syncthreads();  // the ring's memory is free
 
-  float sum = reduce_tile<T, Rows>(sums);
+  float sum = reduce_tile<T, Rows>(sums, dynamic_shared());
   if (split.parts > 1) {
     float* const of_tile = split.sums + std::int64_t{blockIdx.x} * split.parts * values + thread;
     if (thread < values) of_tile[blockIdx.y * values] = sum;
@@ -306,7 +322,10 @@ class ColumnsProduct final : public DeviceProduct {
   }
 
   void run(const ProductData& data, std::byte*, cudaStream_t stream) override {
-    launch(stream, {dim3(static_cast<unsigned>(blocks_)), dim3(column_warps * warp_lanes)},
+    launch(stream,
+           {.grid = dim3(static_cast<unsigned>(blocks_)),
+            .block = dim3(column_warps * warp_lanes),
+            .shared_bytes = ColumnRing::bytes},
            multiply_columns<T, Rows>, RowProductData<T>(data), shapes_, spread_);
   }
 
@@ -341,8 +360,9 @@ class RowsProduct final : public DeviceProduct {
     SumSplit split = split_;
     split.sums = reinterpret_cast<float*>(scratch);
     const dim3 grid(static_cast<unsigned>(tiles_), static_cast<unsigned>(split_.parts));
-    const std::size_t staged = static_cast<std::size_t>(split_.staged_depth) * Rows;
-    launch(stream, {.grid = grid, .block = dim3(row_threads), .shared_bytes = staged * sizeof(float)},
+    const std::size_t staged = static_cast<std::size_t>(split_.staged_depth) * Rows * sizeof(float);
+    launch(stream,
+           {.grid = grid, .block = dim3(row_threads), .shared_bytes = RowRing::bytes + staged},
            multiply_rows<T, Rows>, RowProductData<T>(data), shapes_, split);
   }
 

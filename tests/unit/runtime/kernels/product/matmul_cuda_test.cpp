@@ -327,8 +327,8 @@ TEST_CASE("a few rows times aligned weights are no cuBLASLt product, whichever w
   }
 }
 
-/// A few rows times weights [depth, columns], or their transpose, against a loop in double; all runs
-/// give the same bits.
+/// A few rows times weights [depth, columns], or their transpose, against a loop in double; all
+/// runs give the same bits.
 void check_rows(DataType type, std::int64_t rows, std::int64_t depth, std::int64_t columns,
                 bool by_columns, Random& random) {
   CAPTURE(name_of(type), rows, depth, columns, by_columns);
@@ -343,8 +343,7 @@ void check_rows(DataType type, std::int64_t rows, std::int64_t depth, std::int64
     for (std::int64_t k = 0; k < depth; ++k)
       for (std::int64_t n = 0; n < columns; ++n)
         expected[count(r * columns + n)] +=
-            x[count(r * depth + k)] *
-            weights[count(by_columns ? n * depth + k : k * columns + n)];
+            x[count(r * depth + k)] * weights[count(by_columns ? n * depth + k : k * columns + n)];
   const NodeRun node{.op_type = "FusedMatMul",
                      .attributes = {{"transB", std::int64_t{by_columns}}},
                      .inputs = {a, b},
