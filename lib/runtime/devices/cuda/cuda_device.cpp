@@ -56,6 +56,8 @@ int usable_gpus() {
   return gpus_with_code(count);
 }
 
+constexpr std::int64_t arrivals_bytes = 4096;
+
 }  // namespace
 
 CudaDevice::CudaDevice(const CudaOptions& options) : options_(options) {
@@ -66,6 +68,8 @@ CudaDevice::CudaDevice(const CudaOptions& options) : options_(options) {
   check(cudaGetDeviceProperties(&properties_, options.gpu), "the GPU's properties");
   for (Stream& stream : streams_) stream = make_stream();
   faults_ = std::make_unique<Faults>();
+  arrivals_ = allocate(arrivals_bytes);
+  fill(arrivals_.get(), std::byte{0}, arrivals_bytes, compute_stream());
   if (cublasLtCreate(&cublas_) != CUBLAS_STATUS_SUCCESS)
     fail("cuBLASLt cannot be set up on GPU {}; is its memory full?", options.gpu);
 }
@@ -90,6 +94,11 @@ std::shared_ptr<std::byte> CudaDevice::allocate(std::int64_t bytes) {
   }
   check(code, "memory for the rank");
   return {static_cast<std::byte*>(memory), [](std::byte* each) { cudaFree(each); }};
+}
+
+unsigned* CudaDevice::arrivals(std::int64_t count) const {
+  require(count * std::int64_t{sizeof(unsigned)} <= arrivals_bytes, "arrivals are counted");
+  return reinterpret_cast<unsigned*>(arrivals_.get());
 }
 
 void CudaDevice::copy(std::byte* to, const std::byte* from, std::size_t bytes, cudaMemcpyKind kind,

@@ -40,6 +40,10 @@ class CudaDevice final : public Device {
   bool allows_tf32() const { return options_.allow_tf32; }
   cublasLtHandle_t cublas() const { return cublas_; }
   Faults& faults() { return *faults_; }
+  /// Counters in the GPU's memory for blocks that wait for each other's results: zeros, as every
+  /// kernel leaves them. For kernels of the computation's queue, which run one after the other.
+  /// Throws InternalError where there are fewer than `count`.
+  unsigned* arrivals(std::int64_t count) const;
   cudaStream_t stream(Queue queue) const { return streams_[static_cast<std::size_t>(queue)].get(); }
   cudaStream_t compute_stream() const { return stream(Queue::computation); }
   cudaStream_t collective_stream() const { return stream(Queue::communication); }
@@ -54,6 +58,7 @@ class CudaDevice final : public Device {
   cublasLtHandle_t cublas_ = nullptr;
   std::array<Stream, num_queues> streams_;
   std::unique_ptr<Faults> faults_;
+  std::shared_ptr<std::byte> arrivals_;
 };
 
 /// The device of a request, which is of this kind wherever this table's kernels are made.

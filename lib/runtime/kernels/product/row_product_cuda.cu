@@ -1,8 +1,13 @@
 // Few rows times a matrix of weights. All that counts is that the weights stream through: each is
-// read once, 16 bytes at a time, by many threads at once; the rows stay in the cache. Sums are in
-// float, and put together in a fixed order.
+// read once, 16 bytes at a time, by many threads at once. A thread has a ring of copies to shared
+// memory under way, 128 bytes, and begins a new one as soon as it has used the oldest, so that
+// memory always has some 100 KB to bring to each multiprocessor; 4 TB/s take 22 KB for each 700 ns.
+// Sums are in float, and put together in a fixed order.
+
+#include <algorithm>
 
 #include "runtime/kernels/cuda/block_reduce.h"
+#include "runtime/kernels/cuda/tensor_core.h"
 #include "runtime/kernels/cuda/vector_access.h"
 #include "runtime/kernels/product/device_product_cuda.h"
 #include "runtime/kernels/product/product_finish_cuda.h"
@@ -14,10 +19,16 @@ constexpr int most_rows = 4;
 
 template <typename T>
 struct RowProductData {
-  const T* a = nullptr;
-  const T* weights = nullptr;
-  const T* bias = nullptr;
-  T* out = nullptr;
+  explicit RowProductData(const ProductData& data)
+      : a(reinterpret_cast<const T*>(data.a)),
+        weights(reinterpret_cast<const T*>(data.b)),
+        bias(reinterpret_cast<const T*>(data.c)),
+        out(reinterpret_cast<T*>(data.out)) {}
+
+  const T* a;
+  const T* weights;
+  const T* bias;  ///< may be null
+  T* out;
 };
 
 struct RowShapes {
@@ -45,22 +56,43 @@ __device__ __forceinline__ std::int64_t row_at(int row, const RowShapes& shapes)
   return row < shapes.rows ? row : shapes.rows - 1;
 }
 
-/// Zeros where it is not there. Loads that are asked for together, a thread's next few, are on
-/// their way together.
-template <typename T, int N>
-__device__ __forceinline__ Pack<T, N> load_if(bool is_there, const T* from) {
-  Pack<T, N> pack{};
-  if (is_there) pack = load_pack<T, N>(from);
-  return pack;
-}
+/// A thread's copies that are under way, each a batch of `Packs` times 16 bytes, in turns in its
+/// places of shared memory. No other thread sees them, so that no barrier is needed.
+template <int Threads, int Stages, int Packs>
+class Ring {
+ public:
+  static constexpr std::size_t bytes = std::size_t{Threads} * Stages * Packs * sizeof(uint4);
+
+  __device__ explicit Ring(std::byte* shared)
+      : mine_(reinterpret_cast<uint4*>(shared) + threadIdx.x) {}
+
+  /// Begins to copy a pack of the batch in `stage`; zeros where not `is_there`.
+  __device__ void ask(int stage, int pack, bool is_there, const void* from) {
+    copy_async(mine_ + (stage * Packs + pack) * Threads, from, is_there);
+  }
+  /// Waits for the oldest of `Stages` batches, which ask() and end_copy_batch() have begun.
+  __device__ void wait() { wait_for_copies<Stages - 1>(); }
+  __device__ uint4 pack(int stage, int pack) const {
+    return mine_[(stage * Packs + pack) * Threads];
+  }
+
+ private:
+  uint4* mine_;
+};
+
+// ---- Weights whose columns lie together --------------------------------------------------------
 
 constexpr int column_warps = 4;
 constexpr int columns_a_warp = 2;
+constexpr int column_stages = 4;
+using ColumnRing = Ring<column_warps * warp_lanes, column_stages, columns_a_warp>;
+/// Blocks that a multiprocessor runs at once.
+template <int Rows>
+constexpr int column_blocks = Rows == most_rows ? 6 : 8;
 
-/// Weights whose columns lie together: warps take two columns, one warp both or all of a block's
-/// warps a part of the sums each.
+/// Warps take two columns, one warp both or some of a block's warps a part of the sums each.
 template <typename T, int Rows>
-__global__ void __launch_bounds__(column_warps* warp_lanes)
+__global__ void __launch_bounds__(column_warps* warp_lanes, column_blocks<Rows>)
     multiply_columns(RowProductData<T> data, RowShapes shapes, int warps_a_column) {
   constexpr int width = full_pack<T>;
   __shared__ float parts[column_warps][Rows * columns_a_warp];
@@ -75,34 +107,47 @@ __global__ void __launch_bounds__(column_warps* warp_lanes)
     const std::int64_t column = first + c < shapes.columns ? first + c : shapes.columns - 1;
     weights[c] = data.weights + column * shapes.weight_stride;
   }
-  constexpr int ahead = Rows == 1 ? 4 : 2;
   const std::int64_t step = warps_a_column * warp_lanes * width;
+  ColumnRing ring(dynamic_shared());
+  const auto ask = [&](int stage, std::int64_t k) {
+    const bool is_there = k < shapes.depth;
+#pragma unroll
+    for (int c = 0; c < columns_a_warp; ++c)
+      ring.ask(stage, c, is_there, weights[c] + (is_there ? k : 0));
+    end_copy_batch();
+  };
+  std::int64_t k = (part * warp_lanes + lane) * width;
+#pragma unroll
+  for (int s = 0; s < column_stages; ++s) ask(s, k + s * step);
   float sums[Rows][columns_a_warp] = {};
-  for (std::int64_t k = (part * warp_lanes + lane) * width; k < shapes.depth; k += ahead * step) {
-    Pack<T, width> packs[ahead][columns_a_warp];
+  while (k < shapes.depth) {
 #pragma unroll
-    for (int j = 0; j < ahead; ++j)
+    for (int s = 0; s < column_stages; ++s) {
+      ring.wait();
+      float of_columns[columns_a_warp][width];
 #pragma unroll
-      for (int c = 0; c < columns_a_warp; ++c)
-        packs[j][c] = load_if<T, width>(k + j * step < shapes.depth, weights[c] + k + j * step);
+      for (int c = 0; c < columns_a_warp; ++c) widen<T>(ring.pack(s, c), of_columns[c]);
+      ask(s, k + column_stages * step);
+      if (k < shapes.depth) {
 #pragma unroll
-    for (int j = 0; j < ahead; ++j)
+        for (int r = 0; r < Rows; ++r) {
+          float x[width];
+          const T* row = data.a + row_at(r, shapes) * shapes.a_stride;
+          widen<T>(*reinterpret_cast<const uint4*>(row + k), x);
 #pragma unroll
-      for (int r = 0; r < Rows; ++r) {
-        const T* row = data.a + row_at(r, shapes) * shapes.a_stride;
-        const auto x = load_if<T, width>(k + j * step < shapes.depth, row + k + j * step);
+          for (int c = 0; c < columns_a_warp; ++c)
 #pragma unroll
-        for (int c = 0; c < columns_a_warp; ++c)
-#pragma unroll
-          for (int i = 0; i < width; ++i)
-            sums[r][c] += widened(x.values[i]) * widened(packs[j][c].values[i]);
+            for (int i = 0; i < width; ++i) sums[r][c] += x[i] * of_columns[c][i];
+        }
       }
+      k += step;
+    }
   }
 #pragma unroll
   for (int r = 0; r < Rows; ++r)
 #pragma unroll
     for (int c = 0; c < columns_a_warp; ++c) {
-      const float sum = reduce_warp(sums[r][c], [](float x, float y) { return x + y; });
+      const float sum = reduce_warp(sums[r][c], Plus{});
       if (lane == 0) parts[warp][r * columns_a_warp + c] = sum;
     }
   __syncthreads();
@@ -112,108 +157,236 @@ __global__ void __launch_bounds__(column_warps* warp_lanes)
   store(data, shapes, lane / columns_a_warp, first + lane % columns_a_warp, sum);
 }
 
-constexpr int row_threads = 512;
-constexpr int row_warps = row_threads / warp_lanes;
-constexpr int most_lanes = 16;
+// ---- Weights whose rows lie together -----------------------------------------------------------
 
-/// Weights whose rows lie together: `lanes` neighbouring threads read 16 bytes each of one row, the
-/// block's others of other rows, and then their sums are put together.
+constexpr int row_threads = 256;
+constexpr int row_warps = row_threads / warp_lanes;
+/// Neighbouring threads that read 128 bytes of one row; a block's others read other rows.
+constexpr int tile_lanes = 8;
+constexpr int tile_rows = row_threads / tile_lanes;
+template <typename T>
+constexpr int tile_columns = tile_lanes* full_pack<T>;
+constexpr int row_stages = 8;
+using RowRing = Ring<row_threads, row_stages, 1>;
+/// Rows of weights that a block has under way.
+constexpr int ring_rows = row_stages * tile_rows;
+/// Floats of the rows that a block has in shared memory at once.
+constexpr int most_staged = 2048;
+/// Blocks that a multiprocessor runs at once.
+template <int Rows>
+constexpr int row_blocks = Rows == most_rows ? 3 : 4;
+
+/// How the sums of a product are split over the blocks of a tile of columns. Where there are
+/// several, the one that is done last puts their sums together.
+struct SumSplit {
+  int parts = 1;
+  std::int64_t part_depth = 0;
+  int staged_depth = 0;          ///< a multiple of ring_rows
+  float* sums = nullptr;         ///< [tiles, parts, rows, columns of a tile]
+  unsigned* arrivals = nullptr;  ///< [tiles], zeros before and after
+};
+
+/// Puts a part of the rows into shared memory, [staged_depth, Rows] from `first` on, zeros behind
+/// the end.
 template <typename T, int Rows>
-__global__ void __launch_bounds__(row_threads)
-    multiply_rows(RowProductData<T> data, RowShapes shapes, int lanes) {
+__device__ __forceinline__ void stage_rows(float* staged, const RowProductData<T>& data,
+                                           const RowShapes& shapes, int staged_depth,
+                                           std::int64_t first, std::int64_t end) {
+  for (int i = static_cast<int>(threadIdx.x); i < staged_depth; i += row_threads)
+#pragma unroll
+    for (int r = 0; r < Rows; ++r)
+      staged[i * Rows + r] =
+          first + i < end ? widened(data.a[row_at(r, shapes) * shapes.a_stride + first + i]) : 0.0F;
+}
+
+/// The sums of the block's threads put together, over `shared` memory: thread `t` has row `t /
+/// tile_columns`, column `t % tile_columns` of the tile; those beyond have nothing.
+template <typename T, int Rows>
+__device__ __forceinline__ float reduce_tile(const float (&sums)[Rows][full_pack<T>],
+                                             std::byte* shared) {
   constexpr int width = full_pack<T>;
-  __shared__ float parts[row_warps][Rows * most_lanes * width];
+  constexpr int values = Rows * tile_columns<T>;
+  static_assert(values <= row_threads && row_warps * values * sizeof(float) <= RowRing::bytes);
+  auto* const of_warps = reinterpret_cast<float(*)[values]>(shared);
   const int thread = static_cast<int>(threadIdx.x);
-  const int place = thread % lanes;
-  const int block_columns = lanes * width;
-  const std::int64_t first = static_cast<std::int64_t>(blockIdx.x) * block_columns;
-  const std::int64_t column = first + place * width;
-  float sums[Rows][width] = {};
-  if (column < shapes.columns) {
-    const T* weights = data.weights + column;
-    constexpr int ahead = Rows == 1 ? 8 : 4;
-    const int step = row_threads / lanes;
-    for (std::int64_t k = thread / lanes; k < shapes.depth; k += ahead * step) {
-      Pack<T, width> packs[ahead];
-#pragma unroll
-      for (int j = 0; j < ahead; ++j)
-        packs[j] = load_if<T, width>(k + j * step < shapes.depth,
-                                     weights + (k + j * step) * shapes.weight_stride);
-#pragma unroll
-      for (int j = 0; j < ahead; ++j) {
-        if (k + j * step >= shapes.depth) break;
-#pragma unroll
-        for (int r = 0; r < Rows; ++r) {
-          const float x = widened(data.a[row_at(r, shapes) * shapes.a_stride + k + j * step]);
-#pragma unroll
-          for (int i = 0; i < width; ++i) sums[r][i] += x * widened(packs[j].values[i]);
-        }
-      }
-    }
-  }
-  const int warp = thread / warp_lanes;
 #pragma unroll
   for (int r = 0; r < Rows; ++r)
 #pragma unroll
     for (int i = 0; i < width; ++i) {
       float sum = sums[r][i];
-      for (int distance = lanes; distance < warp_lanes; distance *= 2)
+#pragma unroll
+      for (int distance = tile_lanes; distance < warp_lanes; distance *= 2)
         sum += __shfl_xor_sync(all_lanes, sum, distance);
-      if (thread % warp_lanes < lanes) parts[warp][r * block_columns + place * width + i] = sum;
+      if (thread % warp_lanes < tile_lanes)
+        of_warps[thread / warp_lanes][r * tile_columns<T> + thread % tile_lanes * width + i] = sum;
     }
   __syncthreads();
-  if (thread >= Rows * block_columns) return;
+  if (thread >= values) return 0;
   float sum = 0;
 #pragma unroll
-  for (int w = 0; w < row_warps; ++w) sum += parts[w][thread];
-  store(data, shapes, thread / block_columns, first + thread % block_columns, sum);
+  for (int w = 0; w < row_warps; ++w) sum += of_warps[w][thread];
+  return sum;
 }
 
-template <typename T>
-class RowProduct final : public DeviceProduct {
- public:
-  RowProduct(const RowShapes& shapes, int multiprocessors) : shapes_(shapes) {
-    if (shapes.by_columns) {
-      const std::int64_t groups = (shapes.columns + columns_a_warp - 1) / columns_a_warp;
-      spread_ = groups < 16 * multiprocessors ? column_warps : 1;
-      const std::int64_t a_block = column_warps / spread_;
-      blocks_ = (groups + a_block - 1) / a_block;
-    } else {
-      const std::int64_t packs = shapes.columns / full_pack<T>;
-      spread_ = most_lanes;
-      while (spread_ > 4 && packs < std::int64_t{2} * spread_ * multiprocessors) spread_ /= 2;
-      blocks_ = (packs + spread_ - 1) / spread_;
+/// Whether this is the last of a tile's blocks to come here, which then sees what all have written.
+__device__ __forceinline__ bool is_last_of_tile(const SumSplit& split) {
+  __shared__ bool is_last;
+  __threadfence();
+  __syncthreads();
+  const unsigned others = static_cast<unsigned>(split.parts) - 1;
+  if (threadIdx.x == 0) is_last = atomicInc(split.arrivals + blockIdx.x, others) == others;
+  __syncthreads();
+  __threadfence();
+  return is_last;
+}
+
+template <typename T, int Rows>
+__global__ void __launch_bounds__(row_threads, row_blocks<Rows>)
+    multiply_rows(RowProductData<T> data, RowShapes shapes, SumSplit split) {
+  constexpr int width = full_pack<T>;
+  constexpr int values = Rows * tile_columns<T>;
+  auto* const staged = reinterpret_cast<float*>(dynamic_shared() + RowRing::bytes);
+  const int thread = static_cast<int>(threadIdx.x);
+  const std::int64_t first_column = static_cast<std::int64_t>(blockIdx.x) * tile_columns<T>;
+  const std::int64_t column = first_column + thread % tile_lanes * width;
+  const int row = thread / tile_lanes;
+  const std::int64_t first = blockIdx.y * split.part_depth;
+  const std::int64_t left = shapes.depth - first;
+  const int depth = static_cast<int>(left < split.part_depth ? left : split.part_depth);
+  const int depth_of_thread = column < shapes.columns ? depth - row : 0;
+  const T* next = data.weights + (first + row) * shapes.weight_stride + column;
+  const std::int64_t row_step = tile_rows * shapes.weight_stride;
+
+  RowRing ring(dynamic_shared());
+  const auto ask = [&](int stage, int k) {
+    const bool is_there = k < depth_of_thread;
+    ring.ask(stage, 0, is_there, is_there ? next : data.weights);
+    end_copy_batch();
+    next += row_step;
+  };
+#pragma unroll
+  for (int s = 0; s < row_stages; ++s) ask(s, s * tile_rows);
+  float sums[Rows][width] = {};
+  for (int start = 0; start < depth; start += split.staged_depth) {
+    if (start > 0) __syncthreads();
+    stage_rows<T, Rows>(staged, data, shapes, split.staged_depth, first + start, first + depth);
+    __syncthreads();
+    const int end = start + split.staged_depth < depth ? start + split.staged_depth : depth;
+    const float* x = staged + row * Rows;
+    for (int k = start; k < end; k += ring_rows) {
+#pragma unroll
+      for (int s = 0; s < row_stages; ++s) {
+        ring.wait();
+        float weights[width];
+        widen<T>(ring.pack(s, 0), weights);
+        ask(s, k + ring_rows + s * tile_rows);
+        const auto of_rows = load_pack<float, Rows>(x + s * tile_rows * Rows);
+#pragma unroll
+        for (int i = 0; i < width; ++i)
+#pragma unroll
+          for (int r = 0; r < Rows; ++r) sums[r][i] += of_rows.values[r] * weights[i];
+      }
+      x += ring_rows * Rows;
     }
+  }
+  wait_for_copies<0>();
+  __syncthreads();  // the ring's memory is free
+
+  float sum = reduce_tile<T, Rows>(sums, dynamic_shared());
+  if (split.parts > 1) {
+    float* const of_tile = split.sums + std::int64_t{blockIdx.x} * split.parts * values + thread;
+    if (thread < values) of_tile[blockIdx.y * values] = sum;
+    if (!is_last_of_tile(split)) return;
+    sum = 0;
+    if (thread < values) {
+#pragma unroll 8
+      for (int part = 0; part < split.parts; ++part) sum += __ldcg(of_tile + part * values);
+    }
+  }
+  if (thread < values)
+    store(data, shapes, thread / tile_columns<T>, first_column + thread % tile_columns<T>, sum);
+}
+
+// ---- Products ----------------------------------------------------------------------------------
+
+std::int64_t divided_up(std::int64_t n, std::int64_t by) { return (n + by - 1) / by; }
+
+template <typename T, int Rows>
+class ColumnsProduct final : public DeviceProduct {
+ public:
+  ColumnsProduct(const RowShapes& shapes, const CudaDevice& device) : shapes_(shapes) {
+    const std::int64_t groups = divided_up(shapes.columns, columns_a_warp);
+    const int warps_at_once = device.multiprocessors() * column_blocks<Rows> * column_warps;
+    while (spread_ < column_warps && groups * spread_ * 2 <= warps_at_once) spread_ *= 2;
+    blocks_ = divided_up(groups * spread_, column_warps);
   }
 
   void run(const ProductData& data, std::byte*, cudaStream_t stream) override {
-    if (shapes_.rows == 1)
-      run_rows<1>(data, stream);
-    else
-      run_rows<most_rows>(data, stream);
+    launch(stream,
+           {.grid = dim3(static_cast<unsigned>(blocks_)),
+            .block = dim3(column_warps * warp_lanes),
+            .shared_bytes = ColumnRing::bytes},
+           multiply_columns<T, Rows>, RowProductData<T>(data), shapes_, spread_);
   }
 
  private:
-  template <int Rows>
-  void run_rows(const ProductData& data, cudaStream_t stream) const {
-    const RowProductData<T> typed{
-        reinterpret_cast<const T*>(data.a), reinterpret_cast<const T*>(data.b),
-        reinterpret_cast<const T*>(data.c), reinterpret_cast<T*>(data.out)};
-    const dim3 grid(static_cast<unsigned>(blocks_));
-    if (shapes_.by_columns)
-      launch(stream, {grid, dim3(column_warps * warp_lanes)}, multiply_columns<T, Rows>, typed,
-             shapes_, spread_);
-    else
-      launch(stream, {.grid = grid, .block = dim3(row_threads), .most_threads = row_threads},
-             multiply_rows<T, Rows>, typed, shapes_, spread_);
-  }
-
   RowShapes shapes_;
-  int spread_ = 1;  ///< warps that share a column, or lanes that share a row
+  int spread_ = 1;  ///< warps that share a column
   std::int64_t blocks_ = 0;
 };
 
-/// A product that is narrow is better split along its sum, which these kernels do within a block.
+template <typename T, int Rows>
+class RowsProduct final : public DeviceProduct {
+ public:
+  RowsProduct(const RowShapes& shapes, CudaDevice& device)
+      : shapes_(shapes), tiles_(divided_up(shapes.columns, tile_columns<T>)) {
+    // As many blocks as the GPU runs at once, but none whose threads would not fill their ring.
+    const std::int64_t at_once = std::int64_t{device.multiprocessors()} * row_blocks<Rows>;
+    const std::int64_t parts =
+        std::clamp<std::int64_t>(at_once / tiles_, 1, divided_up(shapes.depth, ring_rows));
+    split_.part_depth = divided_up(divided_up(shapes.depth, parts), tile_rows) * tile_rows;
+    split_.parts = static_cast<int>(divided_up(shapes.depth, split_.part_depth));
+    split_.staged_depth = static_cast<int>(std::min<std::int64_t>(
+        most_staged / Rows, divided_up(split_.part_depth, ring_rows) * ring_rows));
+    if (split_.parts > 1) split_.arrivals = device.arrivals(tiles_);
+  }
+
+  std::int64_t scratch_bytes() const override {
+    if (split_.parts == 1) return 0;
+    return tiles_ * split_.parts * Rows * tile_columns<T> * std::int64_t{sizeof(float)};
+  }
+
+  void run(const ProductData& data, std::byte* scratch, cudaStream_t stream) override {
+    SumSplit split = split_;
+    split.sums = reinterpret_cast<float*>(scratch);
+    const dim3 grid(static_cast<unsigned>(tiles_), static_cast<unsigned>(split_.parts));
+    const std::size_t staged = static_cast<std::size_t>(split_.staged_depth) * Rows * sizeof(float);
+    launch(stream,
+           {.grid = grid, .block = dim3(row_threads), .shared_bytes = RowRing::bytes + staged},
+           multiply_rows<T, Rows>, RowProductData<T>(data), shapes_, split);
+  }
+
+ private:
+  RowShapes shapes_;
+  std::int64_t tiles_;
+  SumSplit split_;
+};
+
+template <typename T, int Rows>
+std::unique_ptr<DeviceProduct> make(const RowShapes& shapes, CudaDevice& device) {
+  if (shapes.by_columns) return std::make_unique<ColumnsProduct<T, Rows>>(shapes, device);
+  return std::make_unique<RowsProduct<T, Rows>>(shapes, device);
+}
+
+/// By kernels for 1, 2 or 4 rows; three are computed as four.
+template <typename T>
+std::unique_ptr<DeviceProduct> make(const RowShapes& shapes, CudaDevice& device) {
+  if (shapes.rows == 1) return make<T, 1>(shapes, device);
+  if (shapes.rows == 2) return make<T, 2>(shapes, device);
+  return make<T, most_rows>(shapes, device);
+}
+
+/// Fewer columns are left to cuBLASLt.
 constexpr std::int64_t least_columns = 64;
 
 /// Whether the layout allows what the kernels do, and which of them.
@@ -246,7 +419,7 @@ std::unique_ptr<DeviceProduct> make_row_product(const ProductRequest& request) {
   if (request.b_alignment % 16 != 0) return made;
   visit_type(request.type, Types<float, Float16, BFloat16>{}, [&]<typename T>(T) {
     if (const auto shapes = row_shapes(request.product, full_pack<T>))
-      made = std::make_unique<RowProduct<T>>(*shapes, request.device.multiprocessors());
+      made = make<T>(*shapes, request.device);
   });
   return made;
 }
