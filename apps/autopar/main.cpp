@@ -16,6 +16,7 @@
 #include "base/process_name.h"
 #include "base/text.h"
 #include "commands.h"
+#include "failing.h"
 #include "lack_of_memory.h"
 #include "launch.h"
 #include "log.h"
@@ -95,11 +96,8 @@ int run_command(int argc, char** argv) {
   return 0;
 }
 
-}  // namespace
-
-int main(int argc, char** argv) {
-  use_short_waits(argv);
-  autopar::end_in_one_line_without_memory();
+/// The same, each error being told in a line.
+int run_told(int argc, char** argv) {
   try {
     autopar::start_log();
     return run_command(argc, argv);
@@ -125,4 +123,15 @@ int main(int argc, char** argv) {
     spdlog::error("{}", autopar::one_line(error.what()));
     return failed;
   }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  use_short_waits(argv);
+  autopar::end_in_one_line_without_memory();
+  const int code = run_told(argc, argv);
+  if (!autopar::ends_soon()) return code;
+  spdlog::default_logger()->flush();
+  std::_Exit(code);
 }

@@ -13,6 +13,7 @@
 #include "bundle/meta_info.h"
 #include "commands.h"
 #include "device_choice.h"
+#include "failing.h"
 #include "input_options.h"
 #include "launch.h"
 #include "log.h"
@@ -66,6 +67,7 @@ struct RunCommand {
     if (!requests.empty()) return run_requests();
     const bundle::MetaInfo info = checked_bundle();
     session_options.command = "run";
+    session_options.on_failure = end_soon;
     runtime::Session session(dir, session_options);
     const WorkScope work = session.at_work();
     if (session.has_first_rank()) warn_of_host_collectives();

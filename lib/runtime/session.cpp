@@ -380,7 +380,12 @@ struct Session::Impl {
   void on_each(const RankTask& task) {
     run_as_rank([&](HostCommunicator& world, const LocalRanks&) {
       std::unique_ptr<SessionRank> rank = take_run(world);
-      task(*rank, world);
+      try {
+        task(*rank, world);
+      } catch (const std::exception& error) {
+        if (options.on_failure) options.on_failure(error.what());
+        throw;
+      }
       runs[static_cast<std::size_t>(world.rank())] = std::move(rank);
     });
   }

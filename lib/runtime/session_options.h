@@ -67,6 +67,9 @@ struct SessionOptions {
   /// What the arenas of all shapes that are kept may take on the fullest rank. Least recently used
   /// ones go; the one in use stays in any case.
   std::int64_t shape_cache_bytes = std::int64_t{1} << 30;
+  /// Told why a rank failed, in the rank's thread, before its device is released: other libraries
+  /// may take their time then, or never end. None: nobody is told before the session throws.
+  std::function<void(const std::string& why)> on_failure = {};
 };
 
 /// A run of several steps, as a decoder makes them: each rank hands its states, outputs that take

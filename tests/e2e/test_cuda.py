@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 import unittest.mock
 from pathlib import Path
 
@@ -282,6 +283,24 @@ class LaunchTest(TwoRanksTest):
         ranks = self.start_at_rendezvous("--timeout", 8, "--repeat", 3)
         errors = [self.finish(rank, expect=1) for rank in ranks]
         self.assertTrue(any("did not finish within 8 s" in error for error in errors), errors)
+
+    def test_nccl_that_fails_while_a_graph_runs_ends_every_rank(self):
+        for operation in (3, 7):
+            self.environment["AUTOPAR_NCCL_FAIL"] = f"1:{operation}"
+            ranks = self.start_at_rendezvous("--timeout", 60, "--repeat", 1000)
+            errors = [self.finish(rank, expect=1) for rank in ranks]
+            for error in errors:
+                self.assertEqual(len(error.splitlines()), 1, errors)
+            self.assertIn("remote process exited", errors[1])
+
+    def test_a_killed_rank_ends_the_others_while_they_replay_a_graph(self):
+        ranks = self.start_at_rendezvous("--timeout", 60, "--repeat", 100_000_000)
+        time.sleep(2)  # well into the runs; earlier is as good a test
+        ranks[1].kill()
+        error = self.finish(ranks[0], expect=1)
+        self.assertEqual(len(error.splitlines()), 1, error)
+        self.assertIn("rank 1", error)
+        ranks[1].communicate()
 
     def test_a_kernel_that_fails_ends_every_rank(self):
         self.environment["AUTOPAR_EMULATED_BAD_KERNEL"] = "3"

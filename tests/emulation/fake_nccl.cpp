@@ -362,11 +362,16 @@ ncclResult_t ncclCommAbort(ncclComm_t comm) {
     std::abort();
   }
   communicator->is_aborted = true;
-  const std::lock_guard lock(communicator->mutex);
-  communicator->pending = nullptr;
-  communicator->segment.tell_of_abort();
+  {
+    const std::lock_guard lock(communicator->mutex);
+    communicator->pending = nullptr;
+    communicator->segment.tell_of_abort();
+  }
   handles().remove(comm);
-  return ncclSuccess;
+  return in_group([&] {
+    group.aborted.push_back(communicator);
+    return ncclSuccess;
+  });
 }
 
 ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t* error) {
@@ -462,5 +467,6 @@ ncclResult_t ncclGroupEnd() {
   }
   if (--group.depth > 0) return ncclSuccess;
   const Group ended = std::exchange(group, {});
+  wait_for_graphs(ended.aborted);
   return ended.error != ncclSuccess ? ended.error : run(ended.jobs, ended.calls);
 }

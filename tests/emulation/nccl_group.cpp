@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdio>
+#include <cstdlib>
 #include <optional>
 #include <thread>
 #include <utility>
@@ -94,6 +96,24 @@ ncclResult_t wait_for(std::vector<Job>& jobs) {
     if (!jobs.empty()) rest();
   }
   return result;
+}
+
+void wait_for_graphs(const std::vector<std::shared_ptr<Communicator>>& aborted) {
+  using Clock = std::chrono::steady_clock;
+  const auto has_graph = [](const std::shared_ptr<Communicator>& communicator) {
+    const std::lock_guard lock(communicator->mutex);
+    return std::ranges::any_of(communicator->launched, [](const auto& launch) {
+      return launch.is_captured && !launch.work.expired();
+    });
+  };
+  const auto deadline = Clock::now() + std::chrono::minutes(1);
+  while (std::ranges::any_of(aborted, has_graph)) {
+    if (Clock::now() > deadline) {
+      std::fputs("NCCL: ncclCommAbort waits for ever for a graph that nobody destroys\n", stderr);
+      std::abort();
+    }
+    rest();
+  }
 }
 
 ncclResult_t run(std::vector<Job> jobs, const std::vector<Call>& calls) {

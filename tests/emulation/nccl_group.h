@@ -28,6 +28,7 @@ struct Group {
   ncclResult_t error = ncclSuccess;
   std::vector<Job> jobs;
   std::vector<Call> calls;
+  std::vector<std::shared_ptr<Communicator>> aborted;
 };
 
 extern thread_local Group group;
@@ -38,6 +39,10 @@ ncclResult_t wait_for(std::vector<Job>& jobs);
 /// What ncclGroupEnd does: waits for the jobs, or launches the calls; either waits for nothing
 /// where communicators do not block.
 ncclResult_t run(std::vector<Job> jobs, const std::vector<Call>& calls);
+
+/// The rest of ncclCommAbort, which the group's end does: waits until no graph has operations of
+/// the communicators, as the real library does. Ends the process where that does not come.
+void wait_for_graphs(const std::vector<std::shared_ptr<Communicator>>& aborted);
 
 /// Between two questions to what is in progress: as many threads as there are cores, or more, may
 /// wait for several ranks.

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "runtime/comm/nccl_abort.h"
 #include "runtime/devices/cuda/cuda_error.h"
 #include "runtime/devices/cuda/pause.h"
 
@@ -90,7 +91,9 @@ Reduction reduction(DataType type, ReduceOp op) {
 class NcclRank {
  public:
   NcclRank(HostCommunicator& host, cudaStream_t stream, std::chrono::milliseconds timeout)
-      : host_(host), stream_(stream), timeout_(timeout) {}
+      : host_(host), stream_(stream), timeout_(timeout) {
+    cuda::check(cudaGetDevice(&gpu_), "the GPU");
+  }
 
   ~NcclRank() {
     try {
@@ -172,7 +175,8 @@ class NcclRank {
     return is_in_progress;
   }
 
-  /// All communicators at once: aborting one waits for its work, which may be behind another's.
+  /// Begins to end all communicators, and waits for nothing: this thread may be the one that has
+  /// the graphs. Who destroys this waits.
   void abort() noexcept {
     const std::lock_guard lock(mutex_);
     is_aborted_ = true;
@@ -180,15 +184,7 @@ class NcclRank {
       ncclGroupEnd();
       mutex_.unlock();
     }
-    if (comms_.empty()) return;
-    // A graph that this thread may be capturing does not get what NCCL does then.
-    cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;
-    cudaThreadExchangeStreamCaptureMode(&mode);
-    ncclGroupStart();
-    std::for_each(comms_.rbegin(), comms_.rend(), ncclCommAbort);
-    ncclGroupEnd();
-    cudaThreadExchangeStreamCaptureMode(&mode);
-    comms_.clear();
+    if (!comms_.empty()) abort_ = std::make_unique<NcclAbort>(std::exchange(comms_, {}), gpu_);
   }
 
  private:
@@ -261,6 +257,7 @@ class NcclRank {
   HostCommunicator& host_;
   cudaStream_t stream_;
   std::chrono::milliseconds timeout_;
+  int gpu_ = 0;
 
   std::recursive_mutex mutex_;  ///< held within groups
   bool is_aborted_ = false;
@@ -268,6 +265,7 @@ class NcclRank {
   std::string with_one_gpu_;       ///< see ranks_with_one_gpu; while the world is made
   std::vector<ncclComm_t> comms_;  ///< in the order in which they were made, as on all ranks
   ncclComm_t made_ = nullptr;      ///< NCCL may write here until a communicator is made
+  std::unique_ptr<NcclAbort> abort_;
 };
 
 /// Movement is of bytes, whatever the type.

@@ -523,4 +523,45 @@ TEST_CASE("A rank that hangs in a run is named by those that notice it, and all 
   CHECK_THAT(all, Contains("did not finish within 1 s"));
 }
 
+TEST_CASE("A rank whose NCCL fails while a graph has its collectives ends with that reason") {
+  const NcclFaults faults;
+  emulation::fail_at(1, GENERATE(4, 5));  // of the run that is the graph's first
+  const auto errors = errors_on_gpus(4, [](CudaDevice& device, HostCommunicator& host) {
+    const auto world = nccl_world(device, host);
+    CollectiveContext collectives(*world, host, long_enough);
+    Executable executable(two_collectives(host.rank()),
+                          {.collectives = &collectives, .device = &device});
+    Executable other(two_collectives(host.rank()),
+                     {.collectives = &collectives, .device = &device});
+    for (int run = 0; run < 3; ++run) {
+      for (Executable* each : {&other, &executable}) {
+        each->write_input(0, filled({2, 3}, 1));
+        each->run();
+      }
+    }
+  });
+  CHECK_THAT(errors[1], Contains("the test has this communicator fail"));
+  for (const std::string& error : errors) CHECK(error != "");
+}
+
+TEST_CASE("Who aborts waits for no graph") {
+  on_gpus(2, [](CudaDevice& device, HostCommunicator& host) {
+    const auto world = nccl_world(device, host);
+    OnDevice<float> value(device, {1});
+    const cudaStream_t stream = device.collective_stream();
+    cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal);
+    world->all_reduce(value.data(), 1, DataType::float32, ReduceOp::sum);
+    cudaGraph_t graph = nullptr;
+    cudaGraphExec_t exec = nullptr;
+    cudaStreamEndCapture(stream, &graph);
+    const Graph owned(graph);
+    expect(cudaGraphInstantiate(&exec, graph, 0) == cudaSuccess, "a graph");
+    const GraphExec executable(exec);
+    host.barrier();
+    world->abort();
+    expect(cudaGraphLaunch(exec, stream) == cudaSuccess, "a graph of aborted work is launched");
+    expect(cudaStreamSynchronize(stream) == cudaSuccess, "and ends");
+  });
+}
+
 }  // namespace autopar::runtime::cuda

@@ -20,6 +20,9 @@ using Clock = std::chrono::steady_clock;
 /// How often other ranks are looked after while the device works.
 constexpr auto check_interval = std::chrono::milliseconds(100);
 
+/// What collectives that were aborted may take to leave the GPU.
+constexpr auto settling_time = std::chrono::seconds(5);
+
 /// A stream takes some thousand launches; one more blocks the host, which then watches nothing. So
 /// where other ranks may fail, the host is never further ahead than two batches of steps.
 constexpr std::size_t batch_steps = 64;
@@ -215,9 +218,21 @@ void CudaRunner::run_launched(const std::function<void()>& launch) {
     if (!graph_ && can_be_captured_) capture();
     ++runs_;
   } catch (...) {
-    graph_.reset();  // NCCL's abort waits for graphs that hold its collectives
-    if (collectives_ != nullptr) collectives_->abort();
+    if (collectives_ != nullptr) {
+      collectives_->abort();
+      settle();
+    }
+    graph_.reset();  // NCCL's abort ends when no graph has its collectives
     throw;
+  }
+}
+
+void CudaRunner::settle() const {
+  const auto start = Clock::now();
+  while (cudaStreamQuery(device_.compute_stream()) == cudaErrorNotReady) {
+    const auto waited = Clock::now() - start;
+    if (waited > settling_time) return;
+    pause(waited);
   }
 }
 

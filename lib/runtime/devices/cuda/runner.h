@@ -81,6 +81,9 @@ class CudaRunner final : public Runner {
   void capture();
   /// Launches by `launch`, and returns when the device is done. Throws Error as run() does.
   void run_launched(const std::function<void()>& launch);
+  /// After an abort, until the run has left the GPU, for a while: a graph that is destroyed before
+  /// may live on.
+  void settle() const;
   /// Until the stream has done what it has.
   void finish(cudaStream_t stream);
   /// Until the event is complete.
