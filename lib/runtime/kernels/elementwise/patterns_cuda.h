@@ -86,6 +86,16 @@ __device__ __forceinline__ float value_of(const F& function, auto... x) {
     return quick(function, x...);
 }
 
+/// To what an element of type T holds. For bfloat16 by the instruction that rounds two numbers,
+/// which is several times faster than that for one.
+template <typename T>
+__device__ __forceinline__ float rounded(float x) {
+#if defined(__CUDA_ARCH__)
+  if constexpr (std::same_as<T, BFloat16>) return __low2float(__floats2bfloat162_rn(x, 0.0F));
+#endif
+  return widened(narrowed<T>(x));
+}
+
 // ---- Patterns ----------------------------------------------------------------------------------
 // Each has `inputs`; match(), which finds itself in a program and keeps the functions' parameters;
 // and operand<T>(), its value for one element of each input, rounded to elements of type T.
@@ -129,7 +139,7 @@ struct Of<F, A> {
   }
   template <typename T, int n>
   __device__ __forceinline__ float operand(const float (&x)[n]) const {
-    return widened(narrowed<T>(value<T>(x)));
+    return rounded<T>(value<T>(x));
   }
 };
 
@@ -163,7 +173,7 @@ struct Of<F, A, B> {
   }
   template <typename T, int n>
   __device__ __forceinline__ float operand(const float (&x)[n]) const {
-    return widened(narrowed<T>(value<T>(x)));
+    return rounded<T>(value<T>(x));
   }
 };
 
