@@ -6,7 +6,6 @@
 #include <variant>
 
 #include "base/stopwatch.h"
-#include "base/work_signs.h"
 #include "graph/arena.h"
 
 namespace autopar::runtime {
@@ -184,19 +183,6 @@ ConstantStore::Bytes ConstantStore::form(const Tensor& constant, std::string_vie
   return made;
 }
 
-/// A gibibyte or so at a time, other ranks being told that this one is at work.
-void ConstantStore::upload(std::span<const Device::Upload> uploads) {
-  constexpr std::int64_t piece_bytes = std::int64_t{1} << 30;
-  while (!uploads.empty()) {
-    note_work();
-    std::size_t count = 0;
-    for (std::int64_t bytes = 0; count < uploads.size() && bytes < piece_bytes; ++count)
-      bytes += uploads[count].from->size_bytes();
-    device_.upload(uploads.first(count));
-    uploads = uploads.subspan(count);
-  }
-}
-
 std::vector<ConstantStore::Bytes> ConstantStore::on_device(
     std::span<const Tensor* const> constants) {
   std::vector<Bytes> places(constants.size());
@@ -244,7 +230,7 @@ std::vector<ConstantStore::Bytes> ConstantStore::on_device(
     if (!places[i]) places[i] = places[first.at(*names[i])];
   if (uploads.empty()) return places;
   const Stopwatch watch;
-  upload(uploads);
+  device_.upload(uploads);
   upload_seconds_ += watch.seconds();
   return places;
 }

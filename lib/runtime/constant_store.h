@@ -74,8 +74,6 @@ class ConstantStore {
   double upload_seconds() const { return upload_seconds_; }
 
  private:
-  void upload(std::span<const Device::Upload> uploads);
-
   /// Where a tensor lies, and how.
   struct View {
     explicit View(const graph::Tensor& tensor);

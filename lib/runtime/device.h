@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/work_signs.h"
 #include "graph/tensor.h"
 #include "runtime/kernel.h"
 
@@ -104,13 +105,16 @@ class Device {
   /// Uninitialised memory, aligned as the plan's offsets are. Throws Error that tells what was
   /// needed and what was free.
   virtual std::shared_ptr<std::byte> allocate(std::int64_t bytes) = 0;
-  /// Copies contiguous tensors to memory of the device.
+  /// Copies contiguous tensors to memory of the device. Calls note_work() as it goes on.
   struct Upload {
     const graph::Tensor* from = nullptr;
     std::byte* to = nullptr;
   };
   virtual void upload(std::span<const Upload> tensors) {
-    for (const Upload& each : tensors) write(each.to, each.from->bytes());
+    for (const Upload& each : tensors) {
+      note_work();
+      write(each.to, each.from->bytes());
+    }
   }
   /// Between memory of the host and of the device, behind all that the device's queues have;
   /// returns when it is done.

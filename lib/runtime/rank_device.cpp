@@ -83,7 +83,9 @@ RankDevice::RankDevice(const DeviceOptions& options, HostCommunicator& host,
     bind_to_node(local);
     device_ = std::make_unique<CpuDevice>(threads_of(options, local));
   } else {
-    device_ = make_cuda_device({gpu_of(options, host, local), options.allow_tf32});
+    device_ = make_cuda_device({.gpu = gpu_of(options, host, local),
+                                .allow_tf32 = options.allow_tf32,
+                                .threads = threads_of(options, local)});
   }
   const bool by_nccl =
       !device_->shares_host_memory() && host.size() > 1 && !options.host_collectives;

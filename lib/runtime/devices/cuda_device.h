@@ -11,6 +11,7 @@ namespace autopar::runtime {
 struct CudaOptions {
   int gpu = 0;  ///< of those that the process sees
   bool allow_tf32 = false;
+  int threads = 1;  ///< of the host that may read weights at a time
 };
 
 /// One GPU, for the rank that this thread runs. Throws Error where there is no such GPU, its driver

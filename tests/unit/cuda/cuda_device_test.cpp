@@ -1,8 +1,13 @@
 #include <emulation.h>
-#include <catch2/catch.hpp>
 
+#include <catch2/catch.hpp>
+#include <fstream>
 #include <random>
 
+#include "base/error.h"
+#include "base/mapped_file.h"
+#include "base/temporary_folder.h"
+#include "base/work_signs.h"
 #include "runtime/devices/cuda/cuda_device.h"
 #include "unit/runtime/run_node.h"
 
@@ -45,6 +50,64 @@ TEST_CASE("Tensors of many pieces arrive, and what was beside them stays") {
   std::ranges::copy(small.bytes(), expected.begin() + large.size_bytes() + 16);
   device.read(all, memory.get());
   CHECK(all == expected);
+}
+
+struct Impatient final : WorkListener {
+  void note_work() override { fail("nobody waits any longer"); }
+};
+
+TEST_CASE("Parts of a file of any size and place arrive, by any number of threads") {
+  CudaDevice device({.threads = GENERATE(1, 2, 3, 8, 100)});
+  std::mt19937 random(static_cast<unsigned>(device.number() + 1));
+  constexpr std::int64_t mebi = 1 << 20;
+  const TemporaryFolder folder;
+  const graph::Tensor all = random_in(DataType::uint8, {21 * mebi + 3}, random, 0, 255);
+  std::ofstream(folder / "weights")
+      .write(reinterpret_cast<const char*>(all.data()), all.size_bytes());
+  const auto file = MappedFile::open(folder / "weights");
+  std::vector<graph::Tensor> tensors;
+  std::int64_t begin = 1;
+  for (const std::int64_t bytes :
+       {std::int64_t{3}, 2 * mebi, std::int64_t{0}, 2 * mebi - 1, 2 * mebi + 1, std::int64_t{1},
+        std::int64_t{255}, mebi, mebi, mebi + 1, 9 * mebi + 5, std::int64_t{7}}) {
+    tensors.push_back(
+        graph::Tensor::mapped(DataType::uint8, Shape{bytes}, file->bytes().data() + begin, file));
+    begin += bytes;
+  }
+  tensors.push_back(random_in(DataType::uint8, {3 * mebi}, random, 0, 255));  // of no file
+
+  const auto memory = device.allocate(32 * mebi);
+  device.fill(memory.get(), std::byte{7}, 32 * mebi, device.compute_stream());
+  cudaStreamSynchronize(device.compute_stream());
+  std::vector<std::byte> expected(static_cast<std::size_t>(32 * mebi), std::byte{7});
+  std::vector<Device::Upload> uploads;
+  std::int64_t place = 0;
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    uploads.push_back({&tensors[i], memory.get() + place});
+    std::ranges::copy(tensors[i].bytes(), expected.begin() + place);
+    place += tensors[i].size_bytes() + static_cast<std::int64_t>(i % 3 * 16);
+  }
+  device.upload(uploads);
+  std::vector<std::byte> found(expected.size());
+  device.read(found, memory.get());
+  CHECK(found == expected);
+}
+
+TEST_CASE("What fails while weights are copied ends all threads, and the next copy is whole") {
+  CudaDevice device({.threads = 8});
+  std::mt19937 random(1);
+  const graph::Tensor large = random_in(DataType::uint8, {(40 << 20) + 5}, random, 0, 255);
+  const auto memory = device.allocate(large.size_bytes());
+  const Device::Upload upload{&large, memory.get()};
+  {
+    Impatient listener;
+    const WorkScope work(&listener);
+    CHECK_THROWS_WITH(device.upload({&upload, 1}), "nobody waits any longer");
+  }
+  device.upload({&upload, 1});
+  std::vector<std::byte> found(large.bytes().size());
+  device.read(found, memory.get());
+  CHECK(std::ranges::equal(found, large.bytes()));
 }
 
 TEST_CASE("Copies to and from the host come after all that either stream has") {
