@@ -69,7 +69,8 @@ int compose_pow(ElementwiseProgram& program, const ElementwiseUse& use) {
   const DataType type = is_mixed ? DataType::float64 : base_type;
   const std::array operands{append_cast(program, use, base, type),
                             append_cast(program, use, use.operands[1], type)};
-  return append_cast(program, use, append(program, use, use.op.function, operands), base_type);
+  const auto function_of = is_mixed ? function<PowOfInteger, Types<double>> : use.op.function;
+  return append_cast(program, use, append(program, use, function_of, operands), base_type);
 }
 
 int compose_clip(ElementwiseProgram& program, const ElementwiseUse& use) {

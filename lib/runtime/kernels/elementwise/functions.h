@@ -122,6 +122,16 @@ struct Pow {
     }
   }
 };
+/// The power of an integer whose integral part is asked for. GPUs are off by up to two units in the
+/// last place (CUDA's table of errors), which must not make 2 of the root of 9.
+struct PowOfInteger {
+  AUTOPAR_ELEMENTWISE double operator()(double x, double y) const {
+    constexpr double few_units = 4 * std::numeric_limits<double>::epsilon();
+    const double power = Pow{}(x, y);
+    const double nearest = std::rint(power);
+    return std::abs(power - nearest) <= few_units * std::abs(power) ? nearest : power;
+  }
+};
 /// NaN in either operand gives NaN.
 struct Min {
   AUTOPAR_ELEMENTWISE auto operator()(auto x, auto y) const { return (y < x) | (y != y) ? y : x; }

@@ -254,9 +254,10 @@ __device__ __forceinline__ void store(const Bank<Word>& bank, const ElementwiseC
 /// Functions for which it does not pay to have their code for each of a thread's elements.
 template <typename F>
 inline constexpr bool is_long =
-    is_one_of<F, functions::Pow, functions::FloorMod, functions::TruncatedMod, functions::Asin,
-              functions::Acos, functions::Atan, functions::Sinh, functions::Cosh, functions::Asinh,
-              functions::Acosh, functions::Atanh, functions::Mish, functions::Softplus>;
+    is_one_of<F, functions::Pow, functions::PowOfInteger, functions::FloorMod,
+              functions::TruncatedMod, functions::Asin, functions::Acos, functions::Atan,
+              functions::Sinh, functions::Cosh, functions::Asinh, functions::Acosh,
+              functions::Atanh, functions::Mish, functions::Softplus>;
 /// Floats and bools in 32 bits are what models consist of.
 template <typename F, typename T, typename Word>
 inline constexpr bool is_unrolled = sizeof(Word) == 4 && (std::same_as<T, float> ||

@@ -107,8 +107,9 @@ inline constexpr auto casts = operators(
 template <typename... Ts>
 Types<Function<Convert<Ts>, NumbersAndBooleans>...> conversions_to(Types<Ts...>);
 using Conversions = decltype(conversions_to(NumbersAndBooleans{}));
-using Helpers = Types<Function<RoundTo<Float16>, Types<float>>,
-                      Function<RoundTo<BFloat16>, Types<float>>, Function<Scale, Floats>>;
+using Helpers =
+    Types<Function<RoundTo<Float16>, Types<float>>, Function<RoundTo<BFloat16>, Types<float>>,
+          Function<Scale, Floats>, Function<PowOfInteger, Types<double>>>;
 
 }  // namespace elementwise_table
 

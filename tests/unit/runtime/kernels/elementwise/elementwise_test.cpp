@@ -331,6 +331,10 @@ TEST_CASE("Pow takes an exponent of another type and has the base's type") {
   CHECK(power(DataType::float32, {2, -3}, DataType::int64, {3}) == std::vector<double>{8, -27});
   CHECK(power(DataType::float32, {2, -3}, DataType::int64, {2}) == std::vector<double>{4, 9});
   CHECK(power(DataType::int32, {16, 9}, DataType::float32, {0.5}) == std::vector<double>{4, 3});
+  CHECK(power(DataType::int32, {3, 7, 49}, DataType::float32, {1.5}) ==
+        std::vector<double>{5, 18, 343});
+  CHECK(power(DataType::int64, {3, 7, 11}, DataType::float64, {9}) ==
+        std::vector<double>{19683, 40353607, 2357947691});
   CHECK(power(DataType::int64, {2, -1, 1}, DataType::int32, {-3}) == std::vector<double>{0, -1, 1});
   CHECK(power(DataType::float16, {3}, DataType::float32, {4}) == std::vector<double>{81});
 }
