@@ -17,11 +17,12 @@ def missing_packages():
 
 
 class Exports:
-    """Each model is a process of its own, two at a time: they need memory as large as the weights."""
+    """Each model is a process of its own, as many at a time as memory surely suffices for."""
 
     def __init__(self, models, folder):
         self.folder = folder
         self._waiting = [model.name for model in models]
+        self._at_once = max(2, (os.cpu_count() or 2) // 4)  # a process has four threads
         self._running = {}
         self._done = {}
         self.environment = {**os.environ, "PYTHONPATH": str(SOURCE / "scripts"),
@@ -30,7 +31,7 @@ class Exports:
             self._start_more()
 
     def _start_more(self):
-        while self._waiting and len(self._running) < 2:
+        while self._waiting and len(self._running) < self._at_once:
             name = self._waiting.pop(0)
             self._running[name] = processes.Process(
                 [sys.executable, "-m", "gpu_checks.large_models", name, self.folder / name],

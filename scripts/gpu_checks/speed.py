@@ -5,7 +5,7 @@ import statistics
 import numpy as np
 
 from . import large_models, steps, tensors
-from .processes import Failure, Skip
+from .processes import Failure, ShortTime, Skip
 from .torch_side import TorchSide
 
 TITLE = "Speed of models"
@@ -16,6 +16,7 @@ LOADING_SHARE = 0.8  # of the pinned copy's rate
 BYTES_OF_HALF = 2
 TUNING_SECONDS = 90  # max-autotune is tried where so many are left
 LAST_SECONDS = 90  # are kept for the last model
+TIMING_SECONDS = 120  # are kept for what is ready
 # Between two programs in the same half type whose sums have other orders.
 OUTPUT_TOLERANCE = {"float16": 0.02, "bfloat16": 0.1}
 
@@ -179,15 +180,22 @@ def start(context):
 
 
 def wait_for_all(context):
-    """Nothing is timed before all models are exported and compiled: what is ready, by model."""
+    """Nothing is timed before all models are exported and compiled, or given up: what is ready, by
+    model."""
+    def timeout():
+        return ShortTime(max(1.0, min(200.0, context.clock.left() - TIMING_SECONDS)))
+
     ready = {}
     for model in chosen_models(context):
         torch = context.torch_sides[model.name]
         try:
-            loaded = torch.receive(context.timeout(200))
-            torch.receive(context.timeout(200))  # compiled, and timed while others worked
-            file = context.exports.file_of(model.name, context.timeout(200))
+            loaded = torch.receive(timeout())
+            torch.receive(timeout())  # compiled, and timed while others worked
+            file = context.exports.file_of(model.name, timeout())
             ready[model] = ModelSpeed(context, model, file, loaded)
+        except Skip as reason:
+            context.report.skip(model.name, reason)
+            torch.stop()
         except Failure as failure:
             context.report.fail(model.name, failure)
     return ready
