@@ -1,11 +1,12 @@
 // Attention without its scores in memory, for half types: FlashAttention-2 (Dao, 2023). Heads that
 // share keys and values are rows of one matrix, a query's heads one behind the other. A block of
-// four warps takes 64 or 128 such rows, 16 or 32 a warp, and walks over the keys tile by tile;
-// while one tile is at work, the next is on its way to shared memory. Scores live in registers, as
+// four warps takes 64 or 128 such rows, 16 or 32 a warp, or 16 rows and for each warp a quarter of
+// the keys, and walks over the keys tile by tile; while one tile is at work, the next is on its way
+// to shared memory. Scores live in registers, as
 // the tensor core lays them out, and so do each row's largest score and sum so far.
 //
 // Where that makes too few blocks to read keys and values at the memory's rate, as in decoding,
-// several blocks share a matrix's keys, and a second kernel joins what they found (Flash-Decoding:
+// several blocks share a matrix's keys, and a second kernel joins what was found (Flash-Decoding:
 // Dao, Haziza, Massa, Sizov, 2023).
 
 #include <algorithm>
@@ -24,12 +25,23 @@ namespace {
 constexpr int warps = 4;
 constexpr int threads = 32 * warps;
 
-/// Matrices of 16 rows a warp.
-template <int max_depth>
-constexpr int most_warp_tiles = max_depth <= 128 ? 2 : 1;
-template <int warp_tiles>
-constexpr int tile_rows = 16 * warps* warp_tiles;
-static_assert(tile_rows<1> == attention_tile_queries);
+/// How a block's warps share a tile: each has rows of its own, `row_tiles` times 16, and all keys,
+/// or all have the same 16 rows, and each keys of its own.
+template <int row_tiles_a_warp, bool shares_keys>
+struct Warps {
+  static constexpr int row_tiles = row_tiles_a_warp;
+  static constexpr int rows_apart = shares_keys ? 0 : 16 * row_tiles;
+  static constexpr int rows = shares_keys ? 16 : warps * rows_apart;  ///< of a block
+  static constexpr int parts = shares_keys ? warps : 1;  ///< that a block finds of a row
+};
+using OneTile = Warps<1, false>;
+using TwoTiles = Warps<2, false>;
+using ByKeys = Warps<1, true>;
+static_assert(OneTile::rows == attention_tile_queries);
+
+/// Deeper rows leave no registers for two tiles, and a tile no 16 keys for each warp.
+template <typename Shared, int max_depth>
+constexpr bool is_possible = std::is_same_v<Shared, OneTile> || max_depth <= 128;
 
 /// Keys a tile: registers and shared memory bound it.
 template <int max_depth>
@@ -40,10 +52,9 @@ constexpr int tile_keys = max_depth <= 128 ? 64 : 32;
 template <int max_depth>
 constexpr int row_stride = max_depth + 8;
 
-template <int max_depth, int warp_tiles>
+template <typename Shared, int max_depth>
 constexpr std::size_t shared_bytes =
-    sizeof(std::uint16_t) * row_stride<max_depth>*(tile_rows<warp_tiles> +
-                                                   4 * tile_keys<max_depth>);
+    sizeof(std::uint16_t) * row_stride<max_depth>*(Shared::rows + 4 * tile_keys<max_depth>);
 
 /// Begins to copy a row's share of `max_depth` elements that starts at `column`; zeros beyond
 /// `depth` or where the row is not there.
@@ -93,9 +104,9 @@ struct Rows {
   float sum[2] = {};
 };
 
-/// The scores of those rows and a tile of keys.
-template <int max_depth>
-using TileScores = float[tile_keys<max_depth> / 8][4];
+/// The scores of those rows and some keys.
+template <int keys>
+using Scores = float[keys / 8][4];
 
 /// Where a lane's rows and columns are.
 struct Place {
@@ -138,26 +149,26 @@ __device__ __forceinline__ KeyRange seen_by_any(const RowArguments<T>& of, std::
   return {of.visible(batch, first_row).begin, of.visible(batch, last_row).end};
 }
 
-/// `queries`, the warp's, and `keys` lie in shared memory.
-template <int max_depth, int warp_tiles, typename T>
+/// `queries` and `keys`, the warp's, lie in shared memory.
+template <int max_depth, int count, int row_tiles, typename T>
 __device__ __forceinline__ void multiply_keys(const T* queries, const T* keys, int lane,
-                                              TileScores<max_depth> (&scores)[warp_tiles]) {
+                                              Scores<count> (&scores)[row_tiles]) {
   constexpr int stride = row_stride<max_depth>;
 #pragma unroll
   for (int step = 0; step < max_depth / 16; ++step) {
-    std::uint32_t a[warp_tiles][4];
+    std::uint32_t a[row_tiles][4];
 #pragma unroll
-    for (int m = 0; m < warp_tiles; ++m)
+    for (int m = 0; m < row_tiles; ++m)
       load_matrices<false>(a[m],
                            queries + (m * 16 + lane % 16) * stride + step * 16 + lane / 16 * 8);
 #pragma unroll
-    for (int pair = 0; pair < tile_keys<max_depth> / 16; ++pair) {
+    for (int pair = 0; pair < count / 16; ++pair) {
       // Keys of two tiles of 8, both halves of the depth.
       std::uint32_t b[4];
       load_matrices<false>(
           b, keys + (pair * 16 + lane / 16 * 8 + lane % 8) * stride + step * 16 + lane / 8 % 2 * 8);
 #pragma unroll
-      for (int m = 0; m < warp_tiles; ++m) {
+      for (int m = 0; m < row_tiles; ++m) {
         multiply_add<T>(scores[m][2 * pair], a[m], {b[0], b[1]});
         multiply_add<T>(scores[m][2 * pair + 1], a[m], {b[2], b[3]});
       }
@@ -165,9 +176,9 @@ __device__ __forceinline__ void multiply_keys(const T* queries, const T* keys, i
   }
 }
 
-template <int max_depth, typename T>
+template <int count, typename T>
 __device__ __forceinline__ void mask_scores(const RowArguments<T>& of, const Place& place,
-                                            int first_key, TileScores<max_depth>& scores) {
+                                            int first_key, Scores<count>& scores) {
   with_mask(of, [&]<typename E>(const E* mask) {
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
@@ -175,7 +186,7 @@ __device__ __forceinline__ void mask_scores(const RowArguments<T>& of, const Pla
       const E* const of_row =
           mask + of.problem.mask.at(place.batch, of.head_of(place.key_head, row), of.query_of(row));
 #pragma unroll
-      for (int n = 0; n < tile_keys<max_depth> / 8; ++n) {
+      for (int n = 0; n < count / 8; ++n) {
         const int key = first_key + place.column(n, 0);
         Pack<E, 2> pair{};
         if (of.mask_in_pairs) {
@@ -194,19 +205,18 @@ __device__ __forceinline__ void mask_scores(const RowArguments<T>& of, const Pla
 }
 
 /// Makes shares of scores, by the new largest of each row, to which what there was shrinks. Whether
-/// any key of the tile has a share in the lane's rows.
-template <int max_depth, typename T>
+/// any of the keys has a share in the lane's rows.
+template <int count, int max_depth, typename T>
 __device__ __forceinline__ bool soften(const RowArguments<T>& of, const Place& place,
-                                       const KeyRange& seen, int first_key,
-                                       TileScores<max_depth>& scores, Rows<max_depth>& rows) {
-  constexpr int keys_a_tile = tile_keys<max_depth>;
-  constexpr int score_tiles = keys_a_tile / 8;
+                                       const KeyRange& seen, int first_key, Scores<count>& scores,
+                                       Rows<max_depth>& rows) {
+  constexpr int score_tiles = count / 8;
 #pragma unroll
   for (int n = 0; n < score_tiles; ++n)
 #pragma unroll
     for (int i = 0; i < 4; ++i) scores[n][i] = scaled(of, scores[n][i]);
-  mask_scores<max_depth>(of, place, first_key, scores);
-  if (!seen.holds(first_key, keys_a_tile)) {
+  mask_scores<count>(of, place, first_key, scores);
+  if (!seen.holds(first_key, count)) {
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
       const VisibleKeys visible = of.visible(place.batch, std::min(place.row(r), of.rows - 1));
@@ -250,16 +260,16 @@ __device__ __forceinline__ bool soften(const RowArguments<T>& of, const Place& p
   return has_shares;
 }
 
-/// `values` lie in shared memory.
-template <int max_depth, int warp_tiles, typename T>
+/// `values`, the warp's, lie in shared memory.
+template <int max_depth, int count, int row_tiles, typename T>
 __device__ __forceinline__ void mix_values(const T* values, int lane,
-                                           const TileScores<max_depth> (&shares)[warp_tiles],
-                                           Rows<max_depth> (&rows)[warp_tiles]) {
+                                           const Scores<count> (&shares)[row_tiles],
+                                           Rows<max_depth> (&rows)[row_tiles]) {
 #pragma unroll
-  for (int step = 0; step < tile_keys<max_depth> / 16; ++step) {
-    std::uint32_t a[warp_tiles][4];
+  for (int step = 0; step < count / 16; ++step) {
+    std::uint32_t a[row_tiles][4];
 #pragma unroll
-    for (int m = 0; m < warp_tiles; ++m)
+    for (int m = 0; m < row_tiles; ++m)
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
         const float* const pair = &shares[m][2 * step + i / 2][i % 2 * 2];
@@ -271,7 +281,7 @@ __device__ __forceinline__ void mix_values(const T* values, int lane,
       load_matrices<true>(
           b, values + (step * 16 + lane % 16) * row_stride<max_depth> + pair * 16 + lane / 16 * 8);
 #pragma unroll
-      for (int m = 0; m < warp_tiles; ++m) {
+      for (int m = 0; m < row_tiles; ++m) {
         multiply_add<T>(rows[m].result[2 * pair], a[m], {b[0], b[1]});
         multiply_add<T>(rows[m].result[2 * pair + 1], a[m], {b[2], b[3]});
       }
@@ -317,16 +327,16 @@ __device__ __forceinline__ void store(const RowArguments<T>& of, const Place& pl
     }
 }
 
-/// Where the parts lie that blocks find of a row: value_depth sums a split, then, behind those of
-/// all rows, a pair a split, the largest score and the sum of shares.
+/// Where the parts lie that are found of a row: value_depth sums each, then, behind those of all
+/// rows, a pair each, the largest score and the sum of shares.
 struct PartPlaces {
   float* results;
   float* states;
 
   template <typename T>
   __device__ PartPlaces(const RowArguments<T>& of, std::int64_t matrix, int row) {
-    const std::int64_t parts = of.problem.batches * of.key_heads * of.rows * of.splits;
-    const std::int64_t first = (matrix * of.rows + row) * of.splits;
+    const std::int64_t parts = of.problem.batches * of.key_heads * of.rows * of.parts_a_row;
+    const std::int64_t first = (matrix * of.rows + row) * of.parts_a_row;
     results = of.parts + first * of.value_depth;
     states = of.parts + parts * of.value_depth + first * 2;
   }
@@ -334,14 +344,14 @@ struct PartPlaces {
 
 template <int max_depth, typename T>
 __device__ __forceinline__ void store_part(const RowArguments<T>& of, const Place& place,
-                                           const Rows<max_depth>& rows, int split) {
+                                           const Rows<max_depth>& rows, int part) {
 #pragma unroll
   for (int r = 0; r < 2; ++r) {
     const int row = place.row(r);
     const float sum = row_sum(rows.sum[r]);
     if (row >= of.rows) continue;
     const PartPlaces places(of, place.batch * of.key_heads + place.key_head, row);
-    float* const results = places.results + static_cast<std::int64_t>(split) * of.value_depth;
+    float* const results = places.results + static_cast<std::int64_t>(part) * of.value_depth;
 #pragma unroll
     for (int n = 0; n < max_depth / 8; ++n) {
       const int column = place.column(n, 0);
@@ -349,66 +359,81 @@ __device__ __forceinline__ void store_part(const RowArguments<T>& of, const Plac
       store_pack<float, 2>(results + column, {{rows.result[n][2 * r], rows.result[n][2 * r + 1]}});
     }
     if (place.lane % 4 == 0)
-      store_pack<float, 2>(places.states + 2 * split, {{rows.largest[r], sum}});
+      store_pack<float, 2>(places.states + 2 * part, {{rows.largest[r], sum}});
   }
 }
 
-/// Puts together what the splits found of a row; a warp a row.
+/// Puts together what was found of a row; a block a row, a warp for each fourth part.
 template <typename T>
 __global__ void __launch_bounds__(threads) join_parts(const __grid_constant__ RowArguments<T> of) {
   constexpr int most_pairs_a_lane = 256 / warp_lanes / 2;
+  __shared__ float of_warps[warps][256 + 1];  // their sums, and of shares
   const int lane = static_cast<int>(threadIdx.x) % warp_lanes;
-  const std::int64_t index =
-      static_cast<std::int64_t>(blockIdx.x) * warps + threadIdx.x / warp_lanes;
-  const std::int64_t matrix = index / of.rows;
-  const int row = static_cast<int>(index % of.rows);
-  if (matrix >= of.problem.batches * of.key_heads) return;
+  const int warp = static_cast<int>(threadIdx.x) / warp_lanes;
+  const std::int64_t matrix = blockIdx.x / of.rows;
+  const int row = static_cast<int>(blockIdx.x) % of.rows;
   const PartPlaces places(of, matrix, row);
   float largest = -infinity;
-  for (int s = lane; s < of.splits; s += warp_lanes) largest = fmaxf(largest, places.states[2 * s]);
+  for (int part = lane; part < of.parts_a_row; part += warp_lanes)
+    largest = fmaxf(largest, places.states[2 * part]);
   largest = reduce_warp(largest, [](float x, float y) { return fmaxf(x, y); });
   const float shift = largest == -infinity ? 0.0F : largest;
   float total = 0;
   float mixed[most_pairs_a_lane][2] = {};
-#pragma unroll 4
-  for (int s = 0; s < of.splits; ++s) {
-    const auto [split_largest, split_sum] = load_pack<float, 2>(places.states + 2 * s).values;
-    const float share = exp2_of(split_largest - shift);
-    total += share * split_sum;
+#pragma unroll 8
+  for (int part = warp; part < of.parts_a_row; part += warps) {
+    const auto [part_largest, part_sum] = load_pack<float, 2>(places.states + 2 * part).values;
+    const float share = exp2_of(part_largest - shift);
+    total += share * part_sum;
 #pragma unroll
     for (int i = 0; i < most_pairs_a_lane; ++i) {
       const int column = 2 * (i * warp_lanes + lane);
       if (column >= of.value_depth) break;
-      const auto pair = load_pack<float, 2>(places.results +
-                                            static_cast<std::int64_t>(s) * of.value_depth + column);
+      const auto pair = load_pack<float, 2>(
+          places.results + static_cast<std::int64_t>(part) * of.value_depth + column);
       mixed[i][0] += share * pair.values[0];
       mixed[i][1] += share * pair.values[1];
     }
   }
+#pragma unroll
+  for (int i = 0; i < most_pairs_a_lane; ++i)
+#pragma unroll
+    for (int j = 0; j < 2; ++j)
+      if (const int column = 2 * (i * warp_lanes + lane) + j; column < of.value_depth)
+        of_warps[warp][column] = mixed[i][j];
+  if (lane == 0) of_warps[warp][of.value_depth] = total;
+  __syncthreads();
+  if (warp != 0) return;
+  const auto sum_at = [&](int column) {
+    float sum = 0;
+#pragma unroll
+    for (int w = 0; w < warps; ++w) sum += of_warps[w][column];
+    return sum;
+  };
+  total = sum_at(of.value_depth);
   const std::int64_t batch = matrix / of.key_heads;
   const std::int64_t key_head = matrix % of.key_heads;
   T* const out = of.out + of.problem.out.at(batch, of.head_of(key_head, row), of.query_of(row));
   const bool is_zero = is_nothing(of, total);
   bool is_odd = false;
-#pragma unroll
-  for (int i = 0; i < most_pairs_a_lane; ++i) {
-    const int column = 2 * (i * warp_lanes + lane);
-    if (column >= of.value_depth) break;
-    is_odd |= !std::isfinite(mixed[i][0]) || !std::isfinite(mixed[i][1]);
+  for (int column = 2 * lane; column < of.value_depth; column += 2 * warp_lanes) {
+    const float pair[2] = {sum_at(column), sum_at(column + 1)};
+    is_odd |= !std::isfinite(pair[0]) || !std::isfinite(pair[1]);
     *reinterpret_cast<std::uint32_t*>(out + column) =
-        is_zero ? 0U : pack_halves<T>(mixed[i][0] / total, mixed[i][1] / total);
+        is_zero ? 0U : pack_halves<T>(pair[0] / total, pair[1] / total);
   }
   if (__any_sync(all_lanes, is_odd) && total > 0.0F)
     attend_without_hidden(of, batch, key_head, row, largest, total);
 }
 
-template <typename T, int max_depth, int warp_tiles>
+template <typename T, int max_depth, typename Shared>
 __global__ void __launch_bounds__(threads) attend(const __grid_constant__ RowArguments<T> of) {
   constexpr int stride = row_stride<max_depth>;
   constexpr int keys_a_tile = tile_keys<max_depth>;
-  constexpr int rows_a_block = tile_rows<warp_tiles>;
+  constexpr int keys_a_warp = keys_a_tile / Shared::parts;
+  constexpr int row_tiles = Shared::row_tiles;
   T* const queries = reinterpret_cast<T*>(dynamic_shared());
-  T* const tiles = queries + rows_a_block * stride;  // keys and values, twice
+  T* const tiles = queries + Shared::rows * stride;  // keys and values, twice
   const auto keys_of = [&](int tile) { return tiles + (tile % 2) * 2 * keys_a_tile * stride; };
   const auto values_of = [&](int tile) { return keys_of(tile) + keys_a_tile * stride; };
 
@@ -416,12 +441,12 @@ __global__ void __launch_bounds__(threads) attend(const __grid_constant__ RowArg
   const int matrices = static_cast<int>(of.problem.batches) * of.key_heads;
   const int split = static_cast<int>(blockIdx.x) % of.splits;
   const int block = static_cast<int>(blockIdx.x) / of.splits;
-  const int first_row = (of.row_tiles - 1 - block / matrices) * rows_a_block;
+  const int first_row = (of.row_tiles - 1 - block / matrices) * Shared::rows;
   const std::int64_t batch = block % matrices / of.key_heads;
   const std::int64_t key_head = block % matrices % of.key_heads;
   const T* const k = of.k + of.problem.k.at(batch, key_head, 0);
   const T* const v = of.v + of.problem.v.at(batch, key_head, 0);
-  const KeyRange seen = seen_by_any(of, batch, first_row, rows_a_block);
+  const KeyRange seen = seen_by_any(of, batch, first_row, Shared::rows);
   const int begin = std::max(split * of.tiles_a_split, seen.begin / keys_a_tile);
   const int end =
       std::min((split + 1) * of.tiles_a_split, (seen.end + keys_a_tile - 1) / keys_a_tile);
@@ -433,44 +458,47 @@ __global__ void __launch_bounds__(threads) attend(const __grid_constant__ RowArg
     fetch_keys<max_depth>(values_of(tile), v + first * of.problem.v.row, of.problem.v.row,
                           of.keys - first, of.value_depth);
   };
-  fetch_queries<max_depth, rows_a_block>(queries, of, batch, key_head, first_row);
+  fetch_queries<max_depth, Shared::rows>(queries, of, batch, key_head, first_row);
   if (begin < end) fetch_tile(begin);
   end_copy_batch();
 
   const int lane = static_cast<int>(threadIdx.x) % warp_lanes;
-  const int warp_row = static_cast<int>(threadIdx.x) / warp_lanes * 16 * warp_tiles;
+  const int warp = static_cast<int>(threadIdx.x) / warp_lanes;
+  const int warp_row = warp * Shared::rows_apart;
+  const int part = warp % Shared::parts;
   const auto place_of = [&](int m) {
     return Place{batch, key_head, first_row + warp_row + m * 16, lane};
   };
-  const KeyRange seen_by_warp = seen_by_any(of, batch, first_row + warp_row, 16 * warp_tiles);
+  const KeyRange seen_by_warp = seen_by_any(of, batch, first_row + warp_row, 16 * row_tiles);
   const KeyRange seen_by_rows[] = {
       seen_by_all(of, batch, first_row + warp_row, 16),
-      seen_by_all(of, batch, first_row + warp_row + 16 * (warp_tiles - 1), 16)};
-  Rows<max_depth> rows[warp_tiles];
+      seen_by_all(of, batch, first_row + warp_row + 16 * (row_tiles - 1), 16)};
+  Rows<max_depth> rows[row_tiles];
   for (int tile = begin; tile < end; ++tile) {
     if (tile + 1 < end) fetch_tile(tile + 1);
     end_copy_batch();
     wait_for_copies<1>();
     __syncthreads();
-    const int first_key = tile * keys_a_tile;
-    if (seen_by_warp.meets(first_key, keys_a_tile)) {
-      TileScores<max_depth> scores[warp_tiles] = {};
-      multiply_keys<max_depth>(queries + warp_row * stride, keys_of(tile), lane, scores);
+    const int first_key = tile * keys_a_tile + part * keys_a_warp;
+    if (seen_by_warp.meets(first_key, keys_a_warp)) {
+      const int warp_keys = part * keys_a_warp * stride;
+      Scores<keys_a_warp> scores[row_tiles] = {};
+      multiply_keys<max_depth, keys_a_warp>(queries + warp_row * stride, keys_of(tile) + warp_keys,
+                                            lane, scores);
       bool has_shares = false;
 #pragma unroll
-      for (int m = 0; m < warp_tiles; ++m) {
+      for (int m = 0; m < row_tiles; ++m)
         has_shares |=
-            soften<max_depth>(of, place_of(m), seen_by_rows[m], first_key, scores[m], rows[m]);
-      }
+            soften<keys_a_warp>(of, place_of(m), seen_by_rows[m], first_key, scores[m], rows[m]);
       if (__any_sync(all_lanes, has_shares))
-        mix_values<max_depth>(values_of(tile), lane, scores, rows);
+        mix_values<max_depth, keys_a_warp>(values_of(tile) + warp_keys, lane, scores, rows);
     }
     __syncthreads();  // before the tile after the next takes this one's place
   }
 #pragma unroll
-  for (int m = 0; m < warp_tiles; ++m) {
-    if (of.splits > 1)
-      store_part<max_depth>(of, place_of(m), rows[m], split);
+  for (int m = 0; m < row_tiles; ++m) {
+    if (of.parts_a_row > 1)
+      store_part<max_depth>(of, place_of(m), rows[m], split * Shared::parts + part);
     else
       store<max_depth>(of, place_of(m), rows[m]);
   }
@@ -478,41 +506,69 @@ __global__ void __launch_bounds__(threads) attend(const __grid_constant__ RowArg
 
 /// How a problem is laid over blocks.
 struct Division {
-  int warp_tiles = 1;
+  enum class Form { one_tile, two_tiles, by_keys };
+
+  Form form = Form::one_tile;
   int row_tiles = 1;
   int splits = 1;
   int tiles_a_split = 1;
+  int parts_a_row = 1;
 };
 
-/// Blocks that a multiprocessor runs side by side, by their shared memory.
-constexpr std::int64_t blocks_at_once = 2;
+/// Calls `work` with the type of the division's Warps.
+template <typename Work>
+void with_form(Division::Form form, Work work) {
+  switch (form) {
+    case Division::Form::one_tile:
+      return work(OneTile{});
+    case Division::Form::two_tiles:
+      return work(TwoTiles{});
+    case Division::Form::by_keys:
+      return work(ByKeys{});
+  }
+}
 
-Division division_of(const AttentionProblem& of, int keys_a_tile, int most_warp_tiles,
-                     std::int64_t multiprocessors) {
+std::int64_t divided(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
+
+template <int max_depth>
+Division::Form form_of(std::int64_t matrices, std::int64_t rows, std::int64_t multiprocessors) {
+  if (is_possible<ByKeys, max_depth> && rows <= ByKeys::rows) return Division::Form::by_keys;
+  const bool fills_all = matrices * divided(rows, TwoTiles::rows) >= multiprocessors;
+  return is_possible<TwoTiles, max_depth> && rows > OneTile::rows && fills_all
+             ? Division::Form::two_tiles
+             : Division::Form::one_tile;
+}
+
+template <int max_depth>
+Division division_of(const AttentionProblem& of, std::int64_t multiprocessors) {
   constexpr std::int64_t least_tiles_a_split = 2;
-  const auto divided = [](std::int64_t a, std::int64_t b) { return (a + b - 1) / b; };
   const std::int64_t matrices = of.batches * of.key_heads;
   const std::int64_t rows = of.queries * (of.heads / of.key_heads);
   Division made;
-  if (most_warp_tiles > 1 && rows > tile_rows<1> &&
-      matrices * divided(rows, tile_rows<2>) >= multiprocessors)
-    made.warp_tiles = 2;
-  const std::int64_t row_tiles = divided(rows, tile_rows<1> * made.warp_tiles);
-  const std::int64_t key_tiles = std::max<std::int64_t>(divided(of.keys, keys_a_tile), 1);
-  const std::int64_t blocks = std::max<std::int64_t>(matrices * row_tiles, 1);
-  const std::int64_t wanted = std::max<std::int64_t>(blocks_at_once * multiprocessors / blocks, 1);
-  const std::int64_t tiles_a_split =
-      std::min(key_tiles, std::max(divided(key_tiles, wanted), least_tiles_a_split));
-  made.row_tiles = static_cast<int>(row_tiles);
-  made.tiles_a_split = static_cast<int>(tiles_a_split);
-  made.splits = static_cast<int>(divided(key_tiles, tiles_a_split));
+  made.form = form_of<max_depth>(matrices, rows, multiprocessors);
+  with_form(made.form, [&]<typename Shared>(Shared) {
+    // As many blocks as multiprocessors run side by side, by their shared memory.
+    constexpr std::size_t shared_of_multiprocessor = 227 << 10;
+    constexpr std::int64_t at_once = shared_of_multiprocessor / shared_bytes<Shared, max_depth>;
+    const std::int64_t row_tiles = divided(rows, Shared::rows);
+    const std::int64_t key_tiles =
+        std::max<std::int64_t>(divided(of.keys, tile_keys<max_depth>), 1);
+    const std::int64_t blocks = std::max<std::int64_t>(matrices * row_tiles, 1);
+    const std::int64_t wanted = std::max<std::int64_t>(at_once * multiprocessors / blocks, 1);
+    const std::int64_t tiles_a_split =
+        std::min(key_tiles, std::max(divided(key_tiles, wanted), least_tiles_a_split));
+    made.row_tiles = static_cast<int>(row_tiles);
+    made.tiles_a_split = static_cast<int>(tiles_a_split);
+    made.splits = static_cast<int>(divided(key_tiles, tiles_a_split));
+    made.parts_a_row = made.splits * Shared::parts;
+  });
   return made;
 }
 
 std::int64_t part_bytes(const AttentionProblem& of, const Division& division) {
-  if (division.splits == 1) return 0;
+  if (division.parts_a_row == 1) return 0;
   return static_cast<std::int64_t>(sizeof(float)) * of.batches * of.heads * of.queries *
-         division.splits * (of.value_depth + 2);
+         division.parts_a_row * (of.value_depth + 2);
 }
 
 template <typename T>
@@ -526,20 +582,19 @@ bool is_mask_in_pairs(const AttentionData<T>& data) {
          is_even(of.mask.head) && is_even(of.mask.batch) && is_aligned(data.mask, 0, 2 * element);
 }
 
-template <int max_depth, int warp_tiles, typename T>
-void launch_tiles(const RowArguments<T>& of, cudaStream_t stream) {
-  constexpr std::size_t shared = shared_bytes<max_depth, warp_tiles>;
-  check(cudaFuncSetAttribute(attend<T, max_depth, warp_tiles>,
+template <int max_depth, typename Shared, typename T>
+void launch_attend(const RowArguments<T>& of, cudaStream_t stream) {
+  constexpr std::size_t shared = shared_bytes<Shared, max_depth>;
+  check(cudaFuncSetAttribute(attend<T, max_depth, Shared>,
                              cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(shared)),
         "shared memory for Attention");
   const std::int64_t matrices = of.problem.batches * of.key_heads;
   launch(stream,
          {dim3(static_cast<unsigned>(matrices * of.row_tiles * of.splits)), dim3(threads), shared},
-         attend<T, max_depth, warp_tiles>, of);
-  if (of.splits == 1) return;
-  launch(stream,
-         {dim3(static_cast<unsigned>((matrices * of.rows + warps - 1) / warps)), dim3(threads)},
-         join_parts<T>, of);
+         attend<T, max_depth, Shared>, of);
+  if (of.parts_a_row == 1) return;
+  launch(stream, {dim3(static_cast<unsigned>(matrices * of.rows)), dim3(threads)}, join_parts<T>,
+         of);
 }
 
 template <int max_depth, typename T>
@@ -561,10 +616,12 @@ void launch_depth(const AttentionData<T>& data, const std::int64_t* lengths,
                                   division.row_tiles,
                                   division.splits,
                                   division.tiles_a_split,
+                                  division.parts_a_row,
                                   parts};
-  if constexpr (most_warp_tiles < max_depth >> 1)
-    if (division.warp_tiles > 1) return launch_tiles<max_depth, 2>(arguments, stream);
-  launch_tiles<max_depth, 1>(arguments, stream);
+  with_form(division.form, [&]<typename Shared>(Shared) {
+    if constexpr (is_possible<Shared, max_depth>)
+      launch_attend<max_depth, Shared>(arguments, stream);
+  });
 }
 
 /// Calls `work` with the least depth, as a constant, that kernels are made for and that suffices.
@@ -587,8 +644,7 @@ std::unique_ptr<Kernel> make_tiled(const KernelRequest& request) {
   AttentionCache cache(request, problem);
   Division division;
   with_depth(problem, [&](auto depth) {
-    division = division_of(problem, tile_keys<depth>, most_warp_tiles<depth>,
-                           device_of(request).multiprocessors());
+    division = division_of<depth>(problem, device_of(request).multiprocessors());
   });
   const std::int64_t cache_bytes = graph::aligned(cache.scratch_bytes());
   const std::int64_t scratch_bytes = cache_bytes + part_bytes(problem, division);

@@ -27,7 +27,8 @@ struct RowArguments : AttentionData<T> {
   int row_tiles;
   int splits;         ///< blocks that share a matrix's keys
   int tiles_a_split;  ///< of keys
-  float* parts;       ///< PartPlaces; null where there is one split
+  int parts_a_row;    ///< that splits, and warps that share keys, find of a row
+  float* parts;       ///< PartPlaces; null where there is one of a row
 
   __device__ int query_of(int row) const { return row / heads_a_key_head; }
   __device__ std::int64_t head_of(std::int64_t key_head, int row) const {
