@@ -85,6 +85,12 @@ class HostCommunicator : public Communicator, public WorkListener {
   /// dies ends it no later than others.
   virtual void barrier(std::optional<std::chrono::milliseconds> timeout = {}) = 0;
 
+  /// For a rank that misses another one by other means than this communicator, which do not name
+  /// it: waits a short while for the news of which rank it is, and throws Error naming it. Returns
+  /// where none comes, and at once where ranks get no such news. Until then the others hear nothing
+  /// of a failure of this rank, which would hide the cause from them.
+  virtual void await_cause() {}
+
   /// Tells the others, now and then, that this rank is at work and comes to them later. Any thread
   /// of the rank may call it, also while another one is in a collective. Throws GivenUp where a
   /// rank is known to have failed: then the work is for nothing.

@@ -268,6 +268,15 @@ void Connections::hear(const char* what, int number) {
   }
 }
 
+void Connections::await_cause(const char* what) {
+  const Deadline until =
+      network_.now() + std::min<std::chrono::milliseconds>(patience_for_causes, timeout_);
+  while (network_.now() < until) {
+    tell(Sign::waits);
+    wait(what, {}, std::min(until, network_.now() + pause_while_connecting));
+  }
+}
+
 void Connections::lose(const char* what, int peer) {
   // A connection's end says less than what its rank, or another one, told before.
   const Deadline until = network_.now() + patience_for_causes;

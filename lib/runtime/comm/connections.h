@@ -63,6 +63,10 @@ class Connections {
   /// which throws; false at the deadline.
   bool wait(const char* what, std::vector<pollfd> sockets, Deadline deadline);
 
+  /// Waits a short while, as one that waits for others, until a rank is known to have failed, which
+  /// throws.
+  void await_cause(const char* what);
+
   /// The connection to a rank that is needed has ended, or cannot be made.
   [[noreturn]] void lose(const char* what, int peer);
   /// Tells all others which rank failed and throws.

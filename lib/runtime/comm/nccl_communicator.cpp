@@ -203,17 +203,26 @@ class NcclRank {
   }
 
   void check(ncclResult_t result, const std::string& what) {
-    if (result == ncclRemoteError) {
-      const std::string why = reason(result);
-      abort();
-      throw GivenUp(fmt::format("rank {}: NCCL: {}: {}", host_.rank(), what, why));
-    }
+    if (result == ncclRemoteError) give_up_for_another(what, reason(result));
     if (result == ncclSuccess || result == ncclInProgress) return;
     const bool is_refused_for_gpu = result == ncclInvalidUsage && !with_one_gpu_.empty();
     const std::string why = reason(result);
     if (!is_refused_for_gpu) give_up(what, why);
     give_up(what, fmt::format("{}; {}; start one rank for each GPU, or use --collectives host", why,
                               with_one_gpu_));
+  }
+
+  /// NCCL misses another rank and seldom tells which: the host's news are the better error. While
+  /// this rank closes, others may have closed already, and nobody is missed.
+  [[noreturn]] void give_up_for_another(const std::string& what, const std::string& why) {
+    try {
+      if (!is_closing_) host_.await_cause();
+    } catch (const Error&) {
+      abort();
+      throw;
+    }
+    abort();
+    throw GivenUp(fmt::format("rank {}: NCCL: {}: {}", host_.rank(), what, why));
   }
 
   [[noreturn]] void give_up(const std::string& what, const std::string& why) {
@@ -223,12 +232,12 @@ class NcclRank {
 
   /// Until nothing is in progress. Throws Error at the timeout, and if a rank is known to be gone.
   /// NCCL has no event for this: it must be asked, and a call is most often done in microseconds.
-  void wait(const std::string& what, bool others_stay = true) {
+  void wait(const std::string& what) {
     const auto start = Clock::now();
     while (check_all(what)) {
       const auto waited = Clock::now() - start;
       if (waited > timeout_) give_up(what, fmt::format("not done within {} ms", timeout_.count()));
-      if (others_stay) host_.check_members();
+      if (!is_closing_) host_.check_members();
       cuda::pause(waited);
     }
   }
@@ -246,9 +255,10 @@ class NcclRank {
   /// All ranks close their communicators in the same order. Others may be gone before this one.
   void close() {
     const std::string what = "closing the communicators";
+    is_closing_ = true;
     for (const ncclComm_t comm : comms_) {  // while one is in progress, no other may be called
       check(ncclCommFinalize(comm), what);
-      wait(what, /*others_stay=*/false);
+      wait(what);
     }
     std::for_each(comms_.rbegin(), comms_.rend(), ncclCommDestroy);
     comms_.clear();
@@ -261,6 +271,7 @@ class NcclRank {
 
   std::recursive_mutex mutex_;  ///< held within groups
   bool is_aborted_ = false;
+  bool is_closing_ = false;
   int group_depth_ = 0;
   std::string with_one_gpu_;       ///< see ranks_with_one_gpu; while the world is made
   std::vector<ncclComm_t> comms_;  ///< in the order in which they were made, as on all ranks

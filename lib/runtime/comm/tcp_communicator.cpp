@@ -50,6 +50,8 @@ class TcpCommunicator final : public TransportCommunicator {
     exchange_within(timeout, "barrier", empty, receives);
   }
 
+  void await_cause() override { connections_->await_cause("the run"); }
+
   bool encrypts() const override { return connections_->network().encrypts(); }
 
   void note_work() override {

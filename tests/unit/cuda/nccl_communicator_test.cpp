@@ -22,6 +22,7 @@
 #include "runtime/devices/cuda/cuda_device.h"
 #include "runtime/executable.h"
 #include "unit/cuda/on_host_memory.h"
+#include "unit/runtime/comm/tcp_world.h"
 
 namespace autopar::runtime::cuda {
 namespace {
@@ -129,6 +130,11 @@ void wait_for_stream(CudaDevice& device, DeviceCommunicator& world,
     }
   }
   world.check_members();
+}
+
+void wait_until_set(const std::atomic<bool>& flag) {
+  for (const auto end = Clock::now() + long_enough; !flag; std::this_thread::yield())
+    expect(Clock::now() < end, "another rank comes so far");
 }
 
 /// A sum over this rank's row of a 2x2 mesh, and what its column has: ready together.
@@ -415,6 +421,38 @@ TEST_CASE("What fails while NCCL works is told with NCCL's reason") {
   CHECK_THAT(errors[1], Contains("rank 1: NCCL: ") && Contains("remote process exited") &&
                             Contains("the test has this communicator fail"));
   CHECK(errors[0] != "");
+}
+
+TEST_CASE("A rank that hears of another one's end from NCCL first tells whose it was") {
+  std::atomic<bool> has_3_aborted = false;
+  std::atomic<bool> has_1_told = false;
+  const auto errors = errors_of(rendezvous_of(4), [&](HostCommunicator& host) {
+    CudaDevice device({.gpu = host.rank()});
+    const auto world = nccl_world(device, host);
+    OnDevice<float> value(device, {1});
+    host.barrier();
+    if (host.rank() == 3) {
+      world->abort();
+      has_3_aborted = true;
+      wait_until_set(has_1_told);
+      throw Error("the cause");
+    }
+    wait_until_set(host.rank() == 1 ? has_3_aborted : has_1_told);
+    try {
+      if (host.rank() == 1) {  // asks NCCL before it hears the host's news
+        while (true) world->all_reduce(value.data(), 1, DataType::float32, ReduceOp::sum);
+      }
+      host.check_members();  // of all that has come, rank 1's word is before rank 3's
+    } catch (const Error&) {
+      world->abort();
+      if (host.rank() == 1) has_1_told = true;
+      throw;
+    }
+  });
+  for (const std::size_t r : {0, 1, 2})
+    CHECK(errors[r] ==
+          "rank " + std::to_string(r) + ": the run was given up: another rank failed (rank 3)");
+  CHECK(errors[3] == "the cause");
 }
 
 TEST_CASE("Another thread may abort: what waits goes on, and later calls are given up") {

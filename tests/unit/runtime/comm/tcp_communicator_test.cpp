@@ -1,11 +1,14 @@
 #include "runtime/comm/tcp_communicator.h"
 
 #include <fmt/format.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <catch2/catch.hpp>
 #include <csignal>
+#include <new>
 #include <string_view>
 #include <thread>
 
@@ -42,6 +45,27 @@ std::vector<int> statuses_of(const std::vector<Rendezvous>& ranks,
   for (const pid_t child : children) waitpid(child, &statuses.emplace_back(), 0);
   return statuses;
 }
+
+/// One process sets it, others wait for it, a minute at most.
+class SharedFlag {
+ public:
+  SharedFlag()
+      : memory_(mmap(nullptr, sizeof(std::atomic<bool>), PROT_READ | PROT_WRITE,
+                     MAP_SHARED | MAP_ANONYMOUS, -1, 0)),
+        is_set_(new (memory_) std::atomic<bool>(false)) {}
+  ~SharedFlag() { munmap(memory_, sizeof(std::atomic<bool>)); }
+  SharedFlag(const SharedFlag&) = delete;
+  SharedFlag& operator=(const SharedFlag&) = delete;
+
+  void set() const { *is_set_ = true; }
+  void wait() const {
+    for (int turn = 0; turn < 60'000 && !*is_set_; ++turn) std::this_thread::sleep_for(1ms);
+  }
+
+ private:
+  void* memory_;
+  std::atomic<bool>* is_set_;
+};
 
 bool throws_on_check(HostCommunicator& world) {
   try {
@@ -176,6 +200,40 @@ TEST_CASE("a process that is killed ends the others at once, and they name it") 
   CHECK(statuses[1] == 0);
   CHECK(statuses[3] == 0);
   CHECK(std::chrono::steady_clock::now() - start < 20s);
+}
+
+TEST_CASE("a rank that misses a killed one by other means tells the others whom it misses") {
+  const SharedFlag rank_1_has_told;
+  const auto statuses = statuses_of(rendezvous_of(4), [&](HostCommunicator& world) {
+    world.barrier();
+    if (world.rank() == 3) std::raise(SIGKILL);
+    std::string error;
+    try {
+      if (world.rank() == 1) {
+        for (int turn = 0; turn < 30; ++turn) world.await_cause();
+      } else {
+        rank_1_has_told.wait();
+        world.check_members();  // of all that has come, rank 1's word is before rank 3's end
+      }
+    } catch (const Error& cause) {
+      error = cause.what();
+    }
+    world.abort();
+    if (world.rank() == 1) rank_1_has_told.set();
+    const bool is_first = error == "rank 1: the run was given up: rank 3 died or cannot be reached";
+    if (world.rank() == 1 ? !is_first : error.find("rank 3") == std::string::npos)
+      throw Error(error);
+  });
+  CHECK(WIFSIGNALED(statuses[3]));
+  for (const std::size_t rank : {0, 1, 2}) CHECK(statuses[rank] == 0);
+}
+
+TEST_CASE("a rank that misses another one, of which nobody tells, goes on and is waited for") {
+  const auto errors = errors_of(impatient_ranks(2, 900ms), [](HostCommunicator& world) {
+    if (world.rank() == 1) world.await_cause();
+    world.barrier();
+  });
+  CHECK(errors == std::vector<std::string>(2));
 }
 
 TEST_CASE("a rank that does not come to a collective is named at the timeout") {
