@@ -132,10 +132,53 @@ void wait_for_stream(CudaDevice& device, DeviceCommunicator& world,
   world.check_members();
 }
 
-void wait_until_set(const std::atomic<bool>& flag) {
-  for (const auto end = Clock::now() + long_enough; !flag; std::this_thread::yield())
+void wait_for_steps(const std::atomic<int>& taken, int steps) {
+  for (const auto end = Clock::now() + long_enough; taken < steps; std::this_thread::yield())
     expect(Clock::now() < end, "another rank comes so far");
 }
+
+/// A host that tells nothing unless it is asked for the cause: NCCL is always first with the news.
+class LateHost final : public HostCommunicator {
+ public:
+  explicit LateHost(HostCommunicator& host) : host_(host) {}
+  int rank() const override { return host_.rank(); }
+  int size() const override { return host_.size(); }
+  void all_reduce(std::byte* data, std::int64_t elements, DataType type, ReduceOp op) override {
+    host_.all_reduce(data, elements, type, op);
+  }
+  void all_gather(const std::byte* in, std::byte* out, BlockSizes bytes) override {
+    host_.all_gather(in, out, bytes);
+  }
+  void reduce_scatter(const std::byte* in, std::byte* out, BlockSizes elements, DataType type,
+                      ReduceOp op) override {
+    host_.reduce_scatter(in, out, elements, type, op);
+  }
+  void all_to_all(const std::byte* in, BlockSizes sent, std::byte* out,
+                  BlockSizes received) override {
+    host_.all_to_all(in, sent, out, received);
+  }
+  void broadcast(std::byte* data, std::int64_t bytes, int root) override {
+    host_.broadcast(data, bytes, root);
+  }
+  void send(const std::byte* data, std::int64_t bytes, int to) override {
+    host_.send(data, bytes, to);
+  }
+  void receive(std::byte* out, std::int64_t bytes, int from) override {
+    host_.receive(out, bytes, from);
+  }
+  std::unique_ptr<HostCommunicator> subgroup(std::span<const int> ranks) override {
+    return host_.subgroup(ranks);
+  }
+  void barrier(std::optional<std::chrono::milliseconds> timeout) override {
+    host_.barrier(timeout);
+  }
+  void check_members() override {}
+  void await_cause() override { host_.await_cause(); }
+  void abort() noexcept override { host_.abort(); }
+
+ private:
+  HostCommunicator& host_;
+};
 
 /// A sum over this rank's row of a 2x2 mesh, and what its column has: ready together.
 graph::Graph two_collectives(int rank) {
@@ -424,28 +467,32 @@ TEST_CASE("What fails while NCCL works is told with NCCL's reason") {
 }
 
 TEST_CASE("A rank that hears of another one's end from NCCL first tells whose it was") {
-  std::atomic<bool> has_3_aborted = false;
-  std::atomic<bool> has_1_told = false;
+  constexpr int all_are_connected = 4;
+  constexpr int rank_3_has_aborted = 5;
+  constexpr int rank_1_has_told = 6;
+  std::atomic<int> steps = 0;
   const auto errors = errors_of(rendezvous_of(4), [&](HostCommunicator& host) {
     CudaDevice device({.gpu = host.rank()});
-    const auto world = nccl_world(device, host);
+    LateHost late_host(host);
+    const auto world = nccl_world(device, late_host);
     OnDevice<float> value(device, {1});
     host.barrier();
+    ++steps;
+    wait_for_steps(steps, host.rank() == 3   ? all_are_connected
+                          : host.rank() == 1 ? rank_3_has_aborted
+                                             : rank_1_has_told);
     if (host.rank() == 3) {
       world->abort();
-      has_3_aborted = true;
-      wait_until_set(has_1_told);
+      ++steps;
+      wait_for_steps(steps, rank_1_has_told);
       throw Error("the cause");
     }
-    wait_until_set(host.rank() == 1 ? has_3_aborted : has_1_told);
     try {
-      if (host.rank() == 1) {  // asks NCCL before it hears the host's news
-        while (true) world->all_reduce(value.data(), 1, DataType::float32, ReduceOp::sum);
-      }
+      while (host.rank() == 1) world->all_reduce(value.data(), 1, DataType::float32, ReduceOp::sum);
       host.check_members();  // of all that has come, rank 1's word is before rank 3's
     } catch (const Error&) {
       world->abort();
-      if (host.rank() == 1) has_1_told = true;
+      if (host.rank() == 1) ++steps;
       throw;
     }
   });

@@ -46,25 +46,25 @@ std::vector<int> statuses_of(const std::vector<Rendezvous>& ranks,
   return statuses;
 }
 
-/// One process sets it, others wait for it, a minute at most.
-class SharedFlag {
+/// How many steps processes have taken, which others wait for, a minute at most.
+class SharedSteps {
  public:
-  SharedFlag()
-      : memory_(mmap(nullptr, sizeof(std::atomic<bool>), PROT_READ | PROT_WRITE,
+  SharedSteps()
+      : memory_(mmap(nullptr, sizeof(std::atomic<int>), PROT_READ | PROT_WRITE,
                      MAP_SHARED | MAP_ANONYMOUS, -1, 0)),
-        is_set_(new (memory_) std::atomic<bool>(false)) {}
-  ~SharedFlag() { munmap(memory_, sizeof(std::atomic<bool>)); }
-  SharedFlag(const SharedFlag&) = delete;
-  SharedFlag& operator=(const SharedFlag&) = delete;
+        taken_(new (memory_) std::atomic<int>(0)) {}
+  ~SharedSteps() { munmap(memory_, sizeof(std::atomic<int>)); }
+  SharedSteps(const SharedSteps&) = delete;
+  SharedSteps& operator=(const SharedSteps&) = delete;
 
-  void set() const { *is_set_ = true; }
-  void wait() const {
-    for (int turn = 0; turn < 60'000 && !*is_set_; ++turn) std::this_thread::sleep_for(1ms);
+  void take() const { ++*taken_; }
+  void wait_for(int steps) const {
+    for (int turn = 0; turn < 60'000 && *taken_ < steps; ++turn) std::this_thread::sleep_for(1ms);
   }
 
  private:
   void* memory_;
-  std::atomic<bool>* is_set_;
+  std::atomic<int>* taken_;
 };
 
 bool throws_on_check(HostCommunicator& world) {
@@ -203,23 +203,27 @@ TEST_CASE("a process that is killed ends the others at once, and they name it") 
 }
 
 TEST_CASE("a rank that misses a killed one by other means tells the others whom it misses") {
-  const SharedFlag rank_1_has_told;
+  constexpr int all_are_connected = 4;
+  constexpr int rank_1_has_told = 5;
+  const SharedSteps steps;
   const auto statuses = statuses_of(rendezvous_of(4), [&](HostCommunicator& world) {
     world.barrier();
+    steps.take();
+    steps.wait_for(all_are_connected);
     if (world.rank() == 3) std::raise(SIGKILL);
     std::string error;
     try {
       if (world.rank() == 1) {
         for (int turn = 0; turn < 30; ++turn) world.await_cause();
       } else {
-        rank_1_has_told.wait();
+        steps.wait_for(rank_1_has_told);
         world.check_members();  // of all that has come, rank 1's word is before rank 3's end
       }
     } catch (const Error& cause) {
       error = cause.what();
     }
     world.abort();
-    if (world.rank() == 1) rank_1_has_told.set();
+    if (world.rank() == 1) steps.take();
     const bool is_first = error == "rank 1: the run was given up: rank 3 died or cannot be reached";
     if (world.rank() == 1 ? !is_first : error.find("rank 3") == std::string::npos)
       throw Error(error);
