@@ -4,6 +4,7 @@
 #include <tuple>
 
 #include "runtime/kernels/common/element_types.h"
+#include "runtime/passes/constant_value.h"
 #include "runtime/passes/fuse_masked_softmax.h"
 #include "runtime/passes/layout.h"
 
@@ -14,6 +15,10 @@ namespace {
 /// lowest number of the type, or nearly that. Scores would have to come near it themselves to show
 /// such a key again, which -1e9 does not keep them from.
 double invisible(DataType type) { return type == DataType::float16 ? -65504 : -1e30; }
+
+/// What may be made to see which keys a mask hides: boolean masks of 8,192 by 8,192 and what makes
+/// them. Such masks are then not computed in any run.
+constexpr std::int64_t most_mask_bytes = std::int64_t{256} << 20;
 
 constexpr std::size_t heads = 1;  ///< the dimension of [B, H, S, D]
 
@@ -64,7 +69,7 @@ Mask as_condition(const Matcher& matcher, const Mask& mask) {
 /// come later, each query.
 Visibility visibility(const Matcher& matcher, const Mask& given, const Shape& scores) {
   const Mask mask = as_condition(matcher, given);
-  const auto tensor = matcher.data(mask.value);
+  const auto tensor = constant_value(matcher, mask.value, most_mask_bytes);
   if (!tensor) return Visibility::other;
   const std::int64_t queries = scores[scores.size() - 2];
   const std::int64_t keys = scores.back();

@@ -42,6 +42,8 @@ class Matcher {
  public:
   explicit Matcher(const Graph& graph);
 
+  const graph::Value& value(ValueId id) const { return graph_.value(id); }
+  const std::map<std::string, std::int64_t>& opsets() const { return graph_.opsets; }
   const Shape& shape(ValueId value) const { return graph_.value(value).shape; }
   DataType type(ValueId value) const { return graph_.value(value).type; }
   bool is_constant(ValueId value) const { return graph_.is_constant(value); }

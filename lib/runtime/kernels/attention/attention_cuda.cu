@@ -176,6 +176,27 @@ __device__ __forceinline__ void multiply_keys(const T* queries, const T* keys, i
   }
 }
 
+/// What a lane has of a mask's row; anything for keys that are not there. All is asked for before
+/// the first is used: one load after another would take longer than all else.
+template <int count, typename T, typename E>
+__device__ __forceinline__ void load_mask(const RowArguments<T>& of, const E* row,
+                                          const Place& place, int first_key,
+                                          Pack<E, 2> (&pairs)[count / 8]) {
+  const int keys = static_cast<int>(of.problem.mask_keys);
+  if (of.mask_in_pairs) {
+#pragma unroll
+    for (int n = 0; n < count / 8; ++n)
+      pairs[n] = load_pack<E, 2>(row + std::min(first_key + place.column(n, 0), keys - 2));
+  } else {
+#pragma unroll
+    for (int n = 0; n < count / 8; ++n)
+#pragma unroll
+      for (int i = 0; i < 2; ++i)
+        pairs[n].values[i] =
+            row[std::min(first_key + place.column(n, i), keys - 1) * of.problem.mask.column];
+  }
+}
+
 template <int count, typename T>
 __device__ __forceinline__ void mask_scores(const RowArguments<T>& of, const Place& place,
                                             int first_key, Scores<count>& scores) {
@@ -183,23 +204,15 @@ __device__ __forceinline__ void mask_scores(const RowArguments<T>& of, const Pla
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
       const int row = std::min(place.row(r), of.rows - 1);
-      const E* const of_row =
-          mask + of.problem.mask.at(place.batch, of.head_of(place.key_head, row), of.query_of(row));
+      const std::int64_t at =
+          of.problem.mask.at(place.batch, of.head_of(place.key_head, row), of.query_of(row));
+      Pack<E, 2> pairs[count / 8];
+      load_mask<count>(of, mask + at, place, first_key, pairs);
 #pragma unroll
-      for (int n = 0; n < count / 8; ++n) {
-        const int key = first_key + place.column(n, 0);
-        Pack<E, 2> pair{};
-        if (of.mask_in_pairs) {
-          if (key < of.keys) pair = load_pack<E, 2>(of_row + key);
-        } else {
-#pragma unroll
-          for (int i = 0; i < 2; ++i)
-            if (key + i < of.keys) pair.values[i] = of_row[(key + i) * of.problem.mask.column];
-        }
+      for (int n = 0; n < count / 8; ++n)
 #pragma unroll
         for (int i = 0; i < 2; ++i)
-          scores[n][2 * r + i] = masked(of, pair.values[i], scores[n][2 * r + i]);
-      }
+          scores[n][2 * r + i] = masked(of, pairs[n].values[i], scores[n][2 * r + i]);
     }
   });
 }
@@ -211,10 +224,17 @@ __device__ __forceinline__ bool soften(const RowArguments<T>& of, const Place& p
                                        const KeyRange& seen, int first_key, Scores<count>& scores,
                                        Rows<max_depth>& rows) {
   constexpr int score_tiles = count / 8;
+  if (of.problem.softcap > 0.0F) {
 #pragma unroll
-  for (int n = 0; n < score_tiles; ++n)
+    for (int n = 0; n < score_tiles; ++n)
 #pragma unroll
-    for (int i = 0; i < 4; ++i) scores[n][i] = scaled(of, scores[n][i]);
+      for (int i = 0; i < 4; ++i) scores[n][i] = scaled(of, scores[n][i]);
+  } else {
+#pragma unroll
+    for (int n = 0; n < score_tiles; ++n)
+#pragma unroll
+      for (int i = 0; i < 4; ++i) scores[n][i] *= of.scale;
+  }
   mask_scores<count>(of, place, first_key, scores);
   if (!seen.holds(first_key, count)) {
 #pragma unroll
@@ -578,8 +598,9 @@ bool is_mask_in_pairs(const AttentionData<T>& data) {
                                : data.mask_kind == MaskKind::float32 ? sizeof(float)
                                                                      : sizeof(T);
   const auto is_even = [](std::int64_t x) { return x % 2 == 0; };
-  return data.mask != nullptr && of.mask.column == 1 && is_even(of.keys) && is_even(of.mask.row) &&
-         is_even(of.mask.head) && is_even(of.mask.batch) && is_aligned(data.mask, 0, 2 * element);
+  return data.mask != nullptr && of.mask.column == 1 && is_even(of.mask_keys) &&
+         is_even(of.mask.row) && is_even(of.mask.head) && is_even(of.mask.batch) &&
+         is_aligned(data.mask, 0, 2 * element);
 }
 
 template <int max_depth, typename Shared, typename T>

@@ -89,9 +89,10 @@ inline ValueId masked(Spelling& s, const AttentionForm& form, ValueId scores) {
     case MaskForm::causal_fill:  // and, as GPT-2 once did, another mask behind it
       scores = s.where(constant(DataType::boolean, 0, 1), s.number(lowest, type), scores);
       return s.either("Add", scores, s.in("given_mask", {form.batch, 1, 1, form.keys}, type));
-    case MaskForm::causal_choice: {  // larger than its condition, so not computed beforehand
-      const ValueId seen = constant(DataType::boolean, 1, 0);
-      const Shape shape = s.shape(seen);
+    case MaskForm::causal_choice: {  // of constants, but perhaps too large to be one
+      const Shape shape{1, 1, form.queries, form.keys};
+      const ValueId every = s.number(1, DataType::boolean);
+      const ValueId seen = s.op("And", {constant(DataType::boolean, 1, 0), every}, shape);
       const std::vector<ValueId> choice = {seen, s.number(0, type), s.number(lowest, type)};
       return s.either("Add", scores, s.typed(s.op("Where", choice, shape), type));
     }
