@@ -41,9 +41,7 @@ class Extraction {
   }
 
  private:
-  ValueId add(ValueId value) {
-    return taken_[value] = graph_.add_value(matcher_.value(value));
-  }
+  ValueId add(ValueId value) { return taken_[value] = graph_.add_value(matcher_.value(value)); }
 
   bool is_computable(const Node& node) {
     if (node.domain == graph::collective_domain || node.body ||

@@ -50,6 +50,9 @@ std::unique_ptr<DeviceProduct> make_cublas_product(const ProductRequest& request
 /// A few rows times one matrix of weights, which is read once at full bandwidth: one step of a
 /// decoder. Null where it does not serve the layout, which must allow reads of 16 bytes.
 std::unique_ptr<DeviceProduct> make_row_product(const ProductRequest& request);
+/// Many rows of a half type whose results begin nowhere that cuBLASLt's fast kernels can write.
+/// Null for other products.
+std::unique_ptr<DeviceProduct> make_padded_product(const ProductRequest& request);
 /// Any layout, one output element a thread. Null for a type that it does not serve.
 std::unique_ptr<DeviceProduct> make_plain_product(const ProductRequest& request);
 

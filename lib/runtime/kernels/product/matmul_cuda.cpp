@@ -29,6 +29,7 @@ std::unique_ptr<DeviceProduct> make_device_product(const ProductRequest& request
   const bool is_plain = !graph::is_floating_point(request.type) || request.product.depth == 0;
   if (is_plain) return make_plain_product(request);
   if (auto rows = make_row_product(request)) return rows;
+  if (auto padded = make_padded_product(request)) return padded;
   return make_cublas_product(request);
 }
 
