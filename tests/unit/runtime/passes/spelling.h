@@ -116,7 +116,7 @@ inline const graph::Node& only(const Graph& graph, const std::string& op_type) {
 using Pass = void (*)(Graph&, const KernelTable&);
 
 /// The graph after the passes, which computes what it computed before.
-inline Graph after(const Graph& before, std::vector<Pass> list, std::uint32_t seed = 1) {
+inline Graph after(const Graph& before, const std::vector<Pass>& list, std::uint32_t seed = 1) {
   Graph fused = before;
   for (const Pass pass : list) {
     pass(fused, every_kernel());
