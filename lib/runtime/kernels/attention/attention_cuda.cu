@@ -2,8 +2,8 @@
 // share keys and values are rows of one matrix, a query's heads one behind the other. A block of
 // four warps takes 64 or 128 such rows, 16 or 32 a warp, or 16 rows and for each warp a quarter of
 // the keys, and walks over the keys tile by tile; while one tile is at work, the next is on its way
-// to shared memory. Scores live in registers, as
-// the tensor core lays them out, and so do each row's largest score and sum so far.
+// to shared memory. Scores live in registers, as the tensor core lays them out, and so do each
+// row's largest score and sum so far.
 //
 // Where that makes too few blocks to read keys and values at the memory's rate, as in decoding,
 // several blocks share a matrix's keys, and a second kernel joins what was found (Flash-Decoding:
@@ -27,12 +27,12 @@ constexpr int threads = 32 * warps;
 
 /// How a block's warps share a tile: each has rows of its own, `row_tiles` times 16, and all keys,
 /// or all have the same 16 rows, and each keys of its own.
-template <int row_tiles_a_warp, bool shares_keys>
+template <int row_tiles_a_warp, bool has_own_keys>
 struct Warps {
   static constexpr int row_tiles = row_tiles_a_warp;
-  static constexpr int rows_apart = shares_keys ? 0 : 16 * row_tiles;
-  static constexpr int rows = shares_keys ? 16 : warps * rows_apart;  ///< of a block
-  static constexpr int parts = shares_keys ? warps : 1;  ///< that a block finds of a row
+  static constexpr int rows_apart = has_own_keys ? 0 : 16 * row_tiles;
+  static constexpr int rows = has_own_keys ? 16 : warps * rows_apart;  ///< of a block
+  static constexpr int parts = has_own_keys ? warps : 1;  ///< that a block finds of a row
 };
 using OneTile = Warps<1, false>;
 using TwoTiles = Warps<2, false>;
