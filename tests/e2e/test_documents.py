@@ -26,7 +26,7 @@ PROGRAMS = ("partition", "plan", "run", "generate", "serve", "verify", "inspect"
 OTHER_OPTIONS = {
     "--allow-run-as-root", "--oversubscribe",  # mpirun
     "--fix", "--all", "--since", "--most",  # scripts/
-    "--part", "--merge", "--list-kernels", "--self-test", "--out", "--full", "--python",
+    "--part", "--merge", "--list-kernels", "--self-test", "--hold", "--work", "--out", "--full", "--python",
     "--preset", "--build", "--target", "--install", "--prefix", "--set-config",  # CMake, ccache
     "--parameter", "--parameters",  # assignment_benchmark
     "--ranks",  # onnx_conformance
