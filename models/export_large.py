@@ -5,6 +5,7 @@
                                                        falcon-180b, mixtral-8x7b, qwen3-moe-235b
     export_large.py --out DIR NAME --layers 8 16 ...   the same with other numbers of layers
     export_large.py --out DIR NAME --zeros             with zeros as weights, in a sparse file
+    export_large.py --out DIR NAME --step 8            a decoder's step of 8 layers of llama3-*, behind a cache
 
 Each is DIR/NAME/model.onnx, or DIR/NAME-LAYERS/model.onnx, from PyTorch's torch.export-based exporter
 as it comes, bfloat16, batch and sequence symbolic (`--shape input_ids=1x2048`). Weights refer to a data
@@ -24,6 +25,7 @@ import torch
 import transformers
 from repeat_layers import assert_same_graph, repeat_layers
 from transformers.integrations.moe import ALL_EXPERTS_FUNCTIONS
+from zoo import cached
 from zoo.exporters import drop_metadata, export_program
 from zoo.sample import COMMON, TOKENS, Sample, token_ids
 
@@ -110,13 +112,34 @@ def move_weights_out(program):
         offset += tensor.nbytes
 
 
+def whole_sample(model):
+    return Sample(model, inputs={"input_ids": token_ids(model.config.vocab_size)}, outputs=["logits"],
+                  dynamic=TOKENS)
+
+
+def step_sample(model):
+    """A token behind a cache of any length, as zoo.cached.llama_step has it, in bfloat16."""
+    past, present = cached.cache_of(model.config, model.config.num_key_value_heads)
+    halves = {name: lambda rows, tokens, draw=draw: draw(rows, tokens).bfloat16()
+              for name, draw in past.items()}
+    return Sample(
+        cached.Step(model),
+        inputs={
+            "input_ids": lambda rows, tokens: token_ids(model.config.vocab_size)(rows, cached.NEW),
+            "attention_mask": lambda rows, tokens: torch.ones(rows, tokens + cached.NEW, dtype=torch.int64),
+            "position_ids": lambda rows, tokens: torch.arange(tokens, tokens + cached.NEW).repeat(rows, 1),
+            **halves,
+        },
+        outputs=["logits", *present], dynamic={0: "batch"},
+        dynamic_of={"attention_mask": cached.ALL} | dict.fromkeys(past, cached.PAST)
+        | dict.fromkeys(present, cached.PRESENT))
+
+
 @torch.no_grad()
-def export(name, layers=None):
+def export(name, layers=None, sample_of=whole_sample):
     """The exporter's own graph."""
     start = time.perf_counter()
-    model = hollow_model(name, layers)
-    sample = Sample(model, inputs={"input_ids": token_ids(model.config.vocab_size)},
-                    outputs=["logits"], dynamic=TOKENS)
+    sample = sample_of(hollow_model(name, layers))
     program = export_program(sample, list(sample.inputs), tokens=16)
     move_weights_out(program)
     proto = program.model_proto
@@ -163,16 +186,18 @@ def main():
     parser.add_argument("names", nargs="+", choices=SIZES, metavar="NAME")
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--layers", type=int, nargs="+")
+    parser.add_argument("--step", type=int, metavar="LAYERS")
     parser.add_argument("--zeros", action="store_true")
     options = parser.parse_args()
     for name in options.names:
         if options.layers:
             write_series(name, options.layers, options.out)
         else:
-            proto = export(name)
-            write(proto, options.out / name)
+            folder = options.out / (f"{name}-step" if options.step else name)
+            proto = export(name, options.step, step_sample if options.step else whole_sample)
+            write(proto, folder)
             if options.zeros:
-                write_zeros(proto, options.out / name)
+                write_zeros(proto, folder)
 
 
 if __name__ == "__main__":

@@ -233,7 +233,7 @@ TEST_CASE("a rank that misses a killed one by other means tells the others whom 
 }
 
 TEST_CASE("a rank that misses another one, of which nobody tells, goes on and is waited for") {
-  const auto errors = errors_of(impatient_ranks(2, 900ms), [](HostCommunicator& world) {
+  const auto errors = errors_of(impatient_ranks(2, 4s), [](HostCommunicator& world) {
     if (world.rank() == 1) world.await_cause();
     world.barrier();
   });

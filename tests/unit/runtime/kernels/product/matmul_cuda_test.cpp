@@ -343,6 +343,16 @@ TEST_CASE("a few rows times weights that cannot be read 16 bytes at a time are c
   CHECK(check_product(odd_columns, DataType::float16, random).empty());
 }
 
+TEST_CASE("many rows that begin at no multiple of 16 bytes are computed some at a time") {
+  Random random(18);
+  for (const auto& [columns, calls] : {std::pair<std::int64_t, std::size_t>{1025, 3}, {1032, 1}}) {
+    FusedProduct product{.batches_a = {}, .batches_b = {}, .batches = {}, .rows = 600};
+    product.depth = 64;
+    product.columns = columns;
+    CHECK(check_product(product, DataType::bfloat16, random).size() == calls);
+  }
+}
+
 TEST_CASE("NaN and infinities stay in their row, and activations keep them") {
   constexpr double infinity = std::numeric_limits<double>::infinity();
   const double nan = std::numeric_limits<double>::quiet_NaN();
