@@ -2,7 +2,8 @@
 """Makes large models' graphs without their weights: what `autopar plan` needs, in a few megabytes.
 
     export_large.py --out DIR NAME...                  llama3-8b, llama3-8b-thin, llama3-70b, llama3-405b, gpt3-175b,
-                                                       falcon-180b, mixtral-8x7b, qwen3-moe-235b
+                                                       falcon-180b, mixtral-8x7b, qwen3-moe-235b,
+                                                       deepseek-v3
     export_large.py --out DIR NAME --layers 8 16 ...   the same with other numbers of layers
     export_large.py --out DIR NAME --zeros             with zeros as weights, in a sparse file
     export_large.py --out DIR NAME --step 8            a decoder's step of 8 layers of llama3-*, behind a cache
@@ -12,8 +13,8 @@ as it comes, bfloat16, batch and sequence symbolic (`--shape input_ids=1x2048`).
 file that does not exist, unless `--zeros` makes one. llama3-8b-thin is LLaMA-3 8B with an eighth of its
 widths, node for node: it runs where the real one has no room.
 
-`--layers` repeats a layer of the exporter's graph of 4 layers, since exporting 1,024 takes hours, and
-first checks that 8 layers come out as the exporter makes them.
+`--layers` repeats a layer of the exporter's graph of a few layers, since exporting 1,024 takes hours, and
+first checks that 4 layers more come out as the exporter makes them.
 """
 
 import argparse
@@ -30,7 +31,7 @@ from zoo.exporters import drop_metadata, export_program
 from zoo.sample import COMMON, TOKENS, Sample, token_ids
 
 
-BASE, CHECKED = 4, 8  # layers that the exporter makes for --layers
+BASE, CHECKED = 4, 8  # layers of one kind that the exporter makes for --layers
 LARGEST_EMBEDDED_BYTES = 1024  # small constants stay in the file: shapes, rotary frequencies
 SIZES = {
     "llama3-8b": (transformers.LlamaConfig, dict(
@@ -58,6 +59,7 @@ SIZES = {
         hidden_size=4096, num_hidden_layers=94, num_attention_heads=64, num_key_value_heads=4, head_dim=128,
         moe_intermediate_size=1536, num_experts=128, num_experts_per_tok=8, norm_topk_prob=True,
         vocab_size=151936, max_position_embeddings=40960)),
+    "deepseek-v3": (transformers.DeepseekV3Config, dict(num_nextn_predict_layers=0)),  # its defaults are that model
 }
 
 
@@ -94,7 +96,8 @@ def hollow_model(name, layers):
             hollow = torch.nn.Parameter(element.expand(parameter.shape), requires_grad=False)
             setattr(module, key, hollow)
         if any(buffer.is_meta for buffer in module.buffers(recurse=False)):
-            module.__init__(config)  # rotary frequencies: computed, not learned
+            # Rotary frequencies, say: computed, not learned.
+            module._buffers = type(module)(config)._buffers
     if tied:
         model.get_output_embeddings().weight = model.get_input_embeddings().weight
     return model
@@ -172,13 +175,15 @@ def write(proto, folder):
 
 def write_series(name, counts, out):
     """The same model with several numbers of layers."""
-    base, checked = export(name, BASE), export(name, CHECKED)
+    kind, sizes = SIZES[name]
+    other = getattr(kind(**sizes), "first_k_dense_replace", 0)  # layers of another kind, which come first
+    base, checked = export(name, other + BASE), export(name, other + CHECKED)
     period, rest = divmod(len(checked.graph.node) - len(base.graph.node), CHECKED - BASE)
     if rest:
         raise SystemExit(f"{name}: its layers differ in their numbers of nodes")
     assert_same_graph(repeat_layers(base, period, CHECKED - BASE), checked)
     for layers in counts:
-        write(repeat_layers(base, period, layers - BASE), out / f"{name}-{layers}")
+        write(repeat_layers(base, period, layers - other - BASE), out / f"{name}-{layers}")
 
 
 def main():
