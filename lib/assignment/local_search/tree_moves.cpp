@@ -2,6 +2,9 @@
 
 #include <algorithm>
 #include <limits>
+#include <span>
+
+#include "assignment/min_plus.h"
 
 namespace autopar::assignment {
 
@@ -55,6 +58,7 @@ void price_values(const AssignmentProblem& problem, const FreeTrees& trees, doub
 LookedAt sum_up_trees(const FreeTrees& trees, std::vector<double>& values) {
   const ArcCosts& costs = trees.costs();
   LookedAt looked_at;
+  std::vector<double> least;
   const auto& places = trees.places();
   for (std::size_t k = places.size(); k-- > 0;) {
     const FreeTrees::Place& place = places[k];
@@ -62,14 +66,11 @@ LookedAt sum_up_trees(const FreeTrees& trees, std::vector<double>& values) {
     const FreeTrees::Place& parent = places[place.parent];
     const std::size_t count = costs.strategies(place.node);
     const std::size_t parents = costs.strategies(parent.node);
-    const double* value = &values[place.values];
+    least.assign(parents, std::numeric_limits<double>::infinity());
+    const ArcCosts::Arc& of_parent = costs.arc(place.arc->reverse);
+    lower_to_sums(costs.row(of_parent, 0), std::span(values).subspan(place.values, count), least);
     double* into = &values[parent.values];
-    for (std::size_t t = 0; t < parents; ++t) {
-      const double* row = costs.row(*place.arc, t);
-      double least = std::numeric_limits<double>::infinity();
-      for (std::size_t s = 0; s < count; ++s) least = std::min(least, value[s] + row[s]);
-      into[t] += least;
-    }
+    for (std::size_t t = 0; t < parents; ++t) into[t] += least[t];
     looked_at.arcs += 1;
     looked_at.costs += static_cast<double>(count * parents);
   }

@@ -6,6 +6,14 @@
 
 namespace autopar::assignment {
 
+namespace {
+
+/// The work of an entry of a matrix of classes, or of a strategy, in costs that a search looks at:
+/// entries stand side by side and are looked at many at once.
+constexpr double work_of_entry = 0.25;
+
+}  // namespace
+
 ArcClasses::ArcClasses(const ArcCosts& costs) {
   std::vector<std::size_t> firsts;                                      // by matrix, an arc
   std::map<std::pair<std::size_t, std::size_t>, std::size_t> matrices;  // by place of both arcs'
@@ -34,8 +42,8 @@ ArcClasses::ArcClasses(const ArcCosts& costs) {
   }
   for (const std::size_t m : matrix_of_) {
     const Arc& matrix = matrices_[m];
-    work_ += 0.5 * static_cast<double>(matrix.costs.size() + matrix.own->of.size() +
-                                       matrix.others->of.size());
+    work_ += work_of_entry * static_cast<double>(matrix.costs.size() + matrix.own->of.size() +
+                                                 matrix.others->of.size());
   }
 }
 

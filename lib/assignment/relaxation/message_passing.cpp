@@ -15,6 +15,8 @@
 #include <span>
 #include <utility>
 
+#include "assignment/min_plus.h"
+
 namespace autopar::assignment {
 
 namespace {
@@ -39,14 +41,8 @@ void least_by_class(const ArcClasses::Arc& classes, const auto& paid, double mos
     double& other = others[classes.others->of[t]];
     other = std::min(other, paid(t));
   }
-  const std::size_t count = classes.own->representatives.size();
-  least.assign(count, most);
-  double* own = least.data();
-  const double* row = classes.costs.data();
-  for (const double other : others) {
-    for (std::size_t c = 0; c < count; ++c) own[c] = std::min(own[c], row[c] + other);
-    row += count;
-  }
+  least.assign(classes.own->representatives.size(), most);
+  lower_to_sums(classes.costs.data(), others, least);
 }
 
 /// Trees hang on the core where every later node has one arc to an earlier one.

@@ -2,10 +2,10 @@
 
 #include <algorithm>
 
+#include "base/simd_clones.h"
 #include "runtime/device.h"
 #include "runtime/kernels/attention/kernels.h"
 #include "runtime/kernels/common/make_kernel.h"
-#include "runtime/kernels/cpu/simd_clones.h"
 
 namespace autopar::runtime::cpu {
 namespace {

@@ -3,13 +3,13 @@
 
 #include <cmath>
 
+#include "base/simd_clones.h"
 #include "runtime/device.h"
 #include "runtime/kernels/common/floats.h"
 #include "runtime/kernels/common/make_kernel.h"
 #include "runtime/kernels/cpu/converted.h"
 #include "runtime/kernels/cpu/lane_sum.h"
 #include "runtime/kernels/cpu/onednn.h"
-#include "runtime/kernels/cpu/simd_clones.h"
 #include "runtime/kernels/normalization/kernels.h"
 #include "runtime/kernels/normalization/normalized_rows.h"
 

@@ -2,8 +2,8 @@
 
 #include <limits>
 
+#include "base/simd_clones.h"
 #include "runtime/kernels/common/element_types.h"
-#include "runtime/kernels/cpu/simd_clones.h"
 #include "runtime/kernels/elementwise/math.h"
 
 namespace autopar::runtime::cpu {

@@ -9,10 +9,10 @@
 #include <cstring>
 #include <oneapi/dnnl/dnnl.hpp>
 
+#include "base/simd_clones.h"
 #include "runtime/device.h"
 #include "runtime/kernels/common/kernel_arguments.h"
 #include "runtime/kernels/cpu/converted.h"
-#include "runtime/kernels/cpu/simd_clones.h"
 #include "runtime/kernels/quantized/kernels.h"
 
 namespace autopar::runtime::cpu {

@@ -1,0 +1,12 @@
+#pragma once
+
+#include <span>
+
+namespace autopar::assignment {
+
+/// Lowers each of `least` to the least sum of one of `others` and its cost. `costs` has a row for
+/// each of the others, of as many columns as `least`. The result does not depend on the
+/// processor's instructions: every sum and minimum is the same double.
+void lower_to_sums(const double* costs, std::span<const double> others, std::span<double> least);
+
+}  // namespace autopar::assignment
