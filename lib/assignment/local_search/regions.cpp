@@ -25,6 +25,7 @@ std::size_t below(std::size_t count, std::mt19937_64& random) {
 /// Those of a presolve that takes no longer than what it makes smaller.
 SolverParameters for_regions(SolverParameters parameters) {
   parameters.presolve.most_comparisons = parameters.regions.most_comparisons_of_presolve;
+  parameters.presolve.most_cells_of_elimination = parameters.regions.most_cells_of_elimination;
   return parameters;
 }
 

@@ -28,7 +28,7 @@ struct Core {
   std::vector<Presolved::Strategies> strategies = {};   ///< by node, those left
   std::vector<char> is_gone = std::vector<char>(problem.nodes.size(), 0);  ///< by node
   Reductions reductions;
-  double most_cells_of_elimination;
+  const SolverParameters::Presolve& parameters;
 };
 
 /// Nodes that wait to be reduced, each once.
@@ -115,7 +115,7 @@ Core make_core(AssignmentProblem problem, const SolverParameters::Presolve& para
   std::vector<Edge> edges = std::exchange(problem.edges, {});
   Core core{.problem = std::move(problem),
             .reductions = Reductions(parameters),
-            .most_cells_of_elimination = parameters.most_cells_of_elimination};
+            .parameters = parameters};
   core.edges_of.resize(core.problem.nodes.size());
   for (const auto& node : core.problem.nodes) {
     std::vector<int> all(node.costs.size());
@@ -229,7 +229,7 @@ bool can_be_eliminated(const Core& core, int i) {
   double cells = 1;
   for (const std::size_t k : edges)
     cells *= static_cast<double>(core.problem.nodes[other_end(core, k, i)].costs.size());
-  return edges.size() < 2 || cells <= core.most_cells_of_elimination;
+  return edges.size() < 2 || cells <= core.parameters.most_cells_of_elimination;
 }
 
 /// False where a node has no strategy left. What the deadline leaves is not reduced further.
@@ -240,7 +240,10 @@ bool reduce(Core& core, Queue& queue, const Deadline& deadline, Presolved& resul
     const auto& node = core.problem.nodes[i];
     remove_dominated(core, i, result.replacements[i], queue);
     if (node.costs.empty()) return false;
-    if (node.costs.size() == 1 || can_be_eliminated(core, i)) eliminate(core, i, queue, result);
+    if (node.costs.size() > 1 && !can_be_eliminated(core, i)) continue;
+    const double before = core.reductions.compared_sums();
+    eliminate(core, i, queue, result);
+    deadline.count((core.reductions.compared_sums() - before) / core.parameters.sums_a_second);
   }
   return true;
 }

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "base/simd_clones.h"
+
 namespace autopar::assignment {
 
 namespace {
@@ -41,11 +43,17 @@ CostTable by_others(const HalfEdge& edge) {
   return turned;
 }
 
-/// The minimum of the sum of two rows, at most `impossible`, and its place. Costs are moderate, so
-/// that sums of a few do not overflow.
-std::pair<Cost, std::size_t> least_sum(const std::vector<Cost>& a, const Cost* b) {
+/// Costs are moderate, so that sums of a few do not overflow.
+AUTOPAR_SIMD_CLONES
+Cost least_sum(const Cost* a, const Cost* b, std::size_t count) {
   Cost least = impossible;
-  for (std::size_t s = 0; s < a.size(); ++s) least = std::min(least, a[s] + b[s]);
+  for (std::size_t s = 0; s < count; ++s) least = std::min(least, a[s] + b[s]);
+  return least;
+}
+
+/// The minimum of the sum of two rows, at most `impossible`, and its place.
+std::pair<Cost, std::size_t> least_sum(const std::vector<Cost>& a, const Cost* b) {
+  const Cost least = least_sum(a.data(), b, a.size());
   std::size_t best = 0;
   while (best + 1 < a.size() && std::min(impossible, a[best] + b[best]) != least) ++best;
   return {least, best};
@@ -208,6 +216,7 @@ std::shared_ptr<const Reductions::Eliminated> Reductions::eliminate(
     std::vector<Cost> sums;
     sums.reserve(edges.back().others * (edges.size() == 2 ? edges.front().others : 1));
     result.answers.reserve(sums.capacity());
+    compared_sums_ += static_cast<double>(sums.capacity()) * static_cast<double>(costs.size());
     const CostTable columns = by_others(edges.back());
     const auto add_row = [&](const std::vector<Cost>& row) {
       for (const Cost* column = columns.begin(); column != columns.end(); column += row.size()) {

@@ -61,6 +61,8 @@ class Reductions {
   };
   std::shared_ptr<const Eliminated> eliminate(const std::vector<Cost>& costs,
                                               const std::vector<HalfEdge>& edges);
+  /// Sums of costs that eliminations have compared so far.
+  double compared_sums() const { return compared_sums_; }
 
  private:
   bool is_full() const { return pool_.cells() > parameters_.most_remembered_cells; }
@@ -71,6 +73,7 @@ class Reductions {
   }
 
   SolverParameters::Presolve parameters_;
+  double compared_sums_ = 0;
   TablePool pool_;
   Memo<Normalised> normalised_;
   Memo<CostTable> sums_;
