@@ -23,9 +23,12 @@ constexpr SolverParameters::Descent parameters;
 /// Adds what each strategy of `node`, one of the edge's two, and one of the other cost together.
 void add_across(const AssignmentProblem& problem, const AssignmentProblem::Edge& edge, int node,
                 int other_strategy, std::vector<Cost>& costs) {
-  for (std::size_t s = 0; s < costs.size(); ++s) {
-    costs[s] = plus(costs[s], pair_cost(problem, edge, node, s, other_strategy));
-  }
+  const auto other = static_cast<std::size_t>(other_strategy);
+  const std::size_t columns = problem.nodes[edge.b].costs.size();
+  const bool is_row = edge.a == node;
+  const Cost* pair = edge.costs.begin() + (is_row ? other : other * columns);
+  const std::size_t step = is_row ? columns : 1;
+  for (std::size_t s = 0; s < costs.size(); ++s) costs[s] = plus(costs[s], pair[s * step]);
 }
 
 /// By node, whether it is in a forest drawn at random; those that stayed before come first.
@@ -105,8 +108,9 @@ std::vector<Cost> costs_beside_forest(const AssignmentProblem& problem, const Li
 void answer_parent(const AssignmentProblem& problem, const Links& links, Place& place,
                    std::vector<std::vector<Cost>>& costs) {
   std::vector<Cost>& parents = costs[place.parent];
+  std::vector<Cost> sums;
   for (std::size_t t = 0; t < parents.size(); ++t) {
-    std::vector<Cost> sums = costs[place.node];
+    sums = costs[place.node];
     for (const Link& link : links[place.node]) {
       if (link.other != place.parent) continue;
       add_across(problem, problem.edges[link.edge], place.node, static_cast<int>(t), sums);
