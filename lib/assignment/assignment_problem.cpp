@@ -97,4 +97,18 @@ bool within_limits(const AssignmentProblem& problem, const Choice& choice) {
   return true;
 }
 
+bool may_be_within_limits(const AssignmentProblem& problem) {
+  Choice thrifty;
+  for (const auto& node : problem.nodes) {
+    std::size_t least = 0;
+    const auto effort = [&](std::size_t s) {
+      return std::pair(node.costs[s] >= impossible, node.usages[s]);
+    };
+    for (std::size_t s = 1; s < node.costs.size(); ++s)
+      if (effort(s) < effort(least)) least = s;
+    thrifty.push_back(static_cast<int>(least));
+  }
+  return within_limits(problem, thrifty);
+}
+
 }  // namespace autopar::assignment

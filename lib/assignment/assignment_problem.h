@@ -97,6 +97,8 @@ Cost cost_of(const AssignmentProblem& problem, const Choice& choice);
 /// The usage at each time of the problem's horizon.
 std::vector<std::int64_t> usage_over_time(const AssignmentProblem& problem, const Choice& choice);
 bool within_limits(const AssignmentProblem& problem, const Choice& choice);
+/// False where some limit is exceeded even if every node uses as little as it can.
+bool may_be_within_limits(const AssignmentProblem& problem);
 
 /// The cheapest choice within the limits, proven, or the best found in time with a bound.
 Solution solve(const AssignmentProblem& problem, const SolveOptions& options);

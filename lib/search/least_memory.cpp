@@ -6,6 +6,7 @@
 #include <optional>
 #include <utility>
 
+#include "assignment/least_peak.h"
 #include "base/interruption.h"
 #include "search/operator_bound.h"
 
@@ -17,9 +18,9 @@ using assignment::Solution;
 namespace {
 
 /// The part of the time left for the least peak.
-constexpr double share_of_least_peak = 0.7;
-/// The least time for it: without it there is no plan at all. A small model needs far less.
-constexpr double least_seconds_for_a_plan = 10;
+constexpr double share_of_least_peak = 0.5;
+/// The same where it is late, of what may be used beyond the limit.
+constexpr double late_share = 0.4;
 /// Sums above the least, as a part of it, whose cheapest plans are tried too.
 constexpr double slacks[] = {0.0, 0.02, 0.05};
 
@@ -27,42 +28,49 @@ std::string in_mebibytes(std::int64_t bytes) {
   return fmt::format("{:.1f} MiB ({} bytes)", static_cast<double>(bytes) / 1048576.0, bytes);
 }
 
+/// `bytes` are unknown where there is no choice.
+LeastMemory packed(const PlanTask& task, std::vector<int> choice, Incumbent& incumbent) {
+  LeastMemory made{.choice = std::move(choice), .bytes = unknown_bytes};
+  if (!made.choice.empty()) made.bytes = peak_of(plans_of(task, made.choice, incumbent));
+  return made;
+}
+
 /// The choice whose shards need least among those of the least summed peak, or a little more: the
 /// cheapest ones communicate less, and shards' arenas are packed differently.
-std::vector<int> least_to_pack(const PlanTask& task, PlanProblem built, const LeastPeak& least,
-                               int first, Incumbent& incumbent) {
-  std::vector<int> best = carried_over(built, least.choice, task);
-  const auto packed = [&](const std::vector<int>& choice) {
-    return choice.empty() ? unknown_bytes : peak_of(plans_of(task, choice));
-  };
+LeastMemory least_to_pack(const PlanTask& task, PlanProblem built, const LeastPeak& least,
+                          int first, Incumbent& incumbent) {
+  LeastMemory best = packed(task, carried_over(built, least.choice, task), incumbent);
   auto& limits = built.problem.usage_limits;
   incumbent.starts = {least.choice};
-  double least_seconds = least_seconds_for_a_plan;
+  double late_seconds = late_share * task.seconds_to_end() - incumbent.seconds_to_predict;
   for (const double slack : slacks) {
+    const double seconds =
+        std::max(late_seconds, task.seconds_left() - incumbent.seconds_to_predict);
+    if (seconds <= 0 && !best.choice.empty()) break;
     const auto limit = static_cast<std::int64_t>((1 + slack) * static_cast<double>(least.peak));
     std::fill(limits.begin() + first, limits.end(), limit);
-    const Solution solution = solve_exactly(task, built.problem, incumbent, share_of_solve,
-                                            std::exchange(least_seconds, 0));
+    const Solution solution = solve_exactly(task, built.problem, incumbent,
+                                            {.least_seconds = std::exchange(late_seconds, 0)});
     if (solution.choice.empty()) continue;
-    std::vector<int> cheapest = carried_over(built, solution.choice, task);
-    if (packed(cheapest) <= packed(best)) best = std::move(cheapest);
+    LeastMemory cheapest = packed(task, carried_over(built, solution.choice, task), incumbent);
+    if (cheapest.bytes <= best.bytes) best = std::move(cheapest);
   }
+  best.lower_bound = least.lower_bound;
   return best;
 }
 
 }  // namespace
 
-void require_to_fit(const PlanTask& task, const LeastPeak& least) {
-  const std::int64_t peak = peak_of(plans_of(task, least.choice));
-  if (peak <= task.limit()) return;
+void require_to_fit(const PlanTask& task, const LeastMemory& least) {
+  if (least.bytes <= task.limit()) return;
   throw NothingFits(
       fmt::format("nothing fits a memory limit of {} a device: the smallest known to do is {}: "
                   "raise --memory or add devices",
-                  in_mebibytes(task.limit()), in_mebibytes(peak)),
-      peak, least.lower_bound > task.limit());
+                  in_mebibytes(task.limit()), in_mebibytes(least.bytes)),
+      least.bytes, least.lower_bound > task.limit());
 }
 
-LeastPeak find_least_memory(const PlanTask& task, Incumbent& incumbent) {
+LeastMemory find_least_memory(const PlanTask& task, Incumbent& incumbent) {
   // Which sums are worth counting depends on the limit. Here it is decided for one and the same,
   // whatever was asked for, so that the least that is named is found again when it is asked for.
   SearchOptions options = task.options;
@@ -75,9 +83,9 @@ LeastPeak find_least_memory(const PlanTask& task, Incumbent& incumbent) {
   {
     // A first Ctrl-C lets it end, since without it there is no plan at all; a second does not.
     const InterruptionReprieve reprieve;
-    const double seconds =
-        std::max(least_seconds_for_a_plan, share_of_least_peak * task.seconds_left());
     const auto least_from = [&](int row) {
+      const double seconds =
+          std::max(late_share * task.seconds_to_end(), share_of_least_peak * task.seconds_left());
       return assignment::find_least_peak(
           built.problem, row, static_cast<int>(built.problem.usage_limits.size()),
           {.time_limit_seconds = seconds, .threads = task.options.threads});
@@ -86,9 +94,10 @@ LeastPeak find_least_memory(const PlanTask& task, Incumbent& incumbent) {
     if (!least && first > 0) beyond_share = least_from(0);
   }
   if (beyond_share) {
-    beyond_share->choice = carried_over(built, beyond_share->choice, task);
-    if (!beyond_share->choice.empty()) {
-      require_to_fit(task, *beyond_share);
+    LeastMemory beyond = packed(task, carried_over(built, beyond_share->choice, task), incumbent);
+    if (!beyond.choice.empty()) {
+      beyond.lower_bound = beyond_share->lower_bound;
+      require_to_fit(task, beyond);
       throw NothingFits(
           fmt::format("nothing keeps each device's weights within a fair share, {}, as far as the "
                       "search let see: give --memory device",
@@ -96,8 +105,10 @@ LeastPeak find_least_memory(const PlanTask& task, Incumbent& incumbent) {
           unknown_bytes, false);
     }
   }
-  if (least) least->choice = least_to_pack(task, std::move(built), *least, first, incumbent);
-  if (least && !least->choice.empty()) return *least;
+  if (least) {
+    LeastMemory found = least_to_pack(task, std::move(built), *least, first, incumbent);
+    if (!found.choice.empty()) return found;
+  }
   const char* const end = was_interrupted() ? "interruption" : "time limit";
   throw NothingFits(
       fmt::format("nothing fits a memory limit of {} a device, as far as the {} let see: raise "

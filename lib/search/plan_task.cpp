@@ -19,8 +19,6 @@ using graph::Graph;
 
 namespace {
 
-/// Seconds of work after which a plan is good enough that is proven to a thousandth.
-constexpr double patience_seconds = 3;
 /// --memory device is told of where it saves so much, as a part of the plan's cost.
 constexpr double worth_telling = 0.02;
 /// Where the choices that are left make larger tables, a plan is not carried over.
@@ -57,14 +55,6 @@ double communication_seconds(const Profile& profile, const plan::Plan& plan) {
   return std::max(0.0, plan.predicted.cost_seconds - computation);
 }
 
-std::vector<plan::Plan> timed_plans_of(const PlanTask& task, const std::vector<int>& choice,
-                                       Incumbent& incumbent) {
-  const Stopwatch stopwatch;
-  std::vector<plan::Plan> plans = plans_of(task, choice);
-  incumbent.seconds_to_predict = std::max(incumbent.seconds_to_predict, stopwatch.seconds());
-  return plans;
-}
-
 /// Under a fair limit a plan without one was found, too: its seconds where it saves enough to be
 /// worth telling, fits the device, and there is time to see whether it does; else 0.
 double seconds_with_device_memory(const PlanTask& task, Incumbent& best) {
@@ -72,7 +62,7 @@ double seconds_with_device_memory(const PlanTask& task, Incumbent& best) {
   const double faster = in_seconds(assignment::cost_of(task.built.problem, best.without_limits));
   const bool is_worth_telling = faster < (1 - worth_telling) * in_seconds(best.cost);
   if (!is_worth_telling) return 0;
-  return peak_of(timed_plans_of(task, best.without_limits, best)) <= task.limit() ? faster : 0;
+  return peak_of(plans_of(task, best.without_limits, best)) <= task.limit() ? faster : 0;
 }
 
 SearchReport report_of(const PlanTask& task, Incumbent& best, Cost lower_bound) {
@@ -112,13 +102,16 @@ std::int64_t summed_peak(const PlanTask& task, const std::vector<int>& choice) {
   return std::ranges::max(assignment::usage_over_time(task.built.problem, choice));
 }
 
-std::vector<plan::Plan> plans_of(const PlanTask& task, const std::vector<int>& choice) {
+std::vector<plan::Plan> plans_of(const PlanTask& task, const std::vector<int>& choice,
+                                 Incumbent& incumbent) {
+  const Stopwatch stopwatch;
   std::vector<plan::Plan> plans;
   for (std::size_t p = 0; p < task.profiles.size(); ++p) {
     plan::Plan& plan = plans.emplace_back(decode(task.built, choice, *task.profiles[p].cost, p));
     plan.predicted.peak_bytes = task.options.run_bytes ? predicted_peak(task, choice, plan, p)
                                                        : summed_peak(task, choice, p);
   }
+  incumbent.seconds_to_predict = std::max(incumbent.seconds_to_predict, stopwatch.seconds());
   return plans;
 }
 
@@ -135,7 +128,7 @@ bool is_fair(const PlanTask& task, const std::vector<int>& choice) {
 }
 
 std::int64_t consider(const PlanTask& task, const std::vector<int>& choice, Incumbent& incumbent) {
-  std::vector<plan::Plan> plans = timed_plans_of(task, choice, incumbent);
+  std::vector<plan::Plan> plans = plans_of(task, choice, incumbent);
   const std::int64_t excess = peak_of(plans) - task.limit();
   const Cost cost = assignment::cost_of(task.built.problem, choice);
   if (excess <= 0 && cost < incumbent.cost && is_fair(task, choice)) {
@@ -147,11 +140,11 @@ std::int64_t consider(const PlanTask& task, const std::vector<int>& choice, Incu
 }
 
 Solution solve_exactly(const PlanTask& task, const AssignmentProblem& problem, Incumbent& incumbent,
-                       double share, double least_seconds) {
+                       const SolveTime& time) {
   const double seconds_left = task.seconds_left() - incumbent.seconds_to_predict;
   Solution solution = assignment::solve(
-      problem, {.time_limit_seconds = std::max(least_seconds, share * seconds_left),
-                .patience_seconds = patience_seconds,
+      problem, {.time_limit_seconds = std::max(time.least_seconds, time.share * seconds_left),
+                .patience_seconds = time.patience_seconds,
                 .presolve = task.options.presolve,
                 .starts = incumbent.starts,
                 .threads = task.options.threads});
@@ -175,12 +168,6 @@ std::vector<int> carried_over(const PlanProblem& from, const std::vector<int>& c
 
 Cost bound_of(const Solution& solution) {
   return solution.status == assignment::Status::infeasible ? 0 : solution.lower_bound;
-}
-
-double gap_of(const Solution& solution) {
-  if (solution.choice.empty()) return 0;
-  return static_cast<double>(solution.cost - solution.lower_bound) /
-         static_cast<double>(std::max<Cost>(solution.cost, 1));
 }
 
 Cost bound_of_operators(const PlanTask& task) {

@@ -16,8 +16,6 @@ namespace autopar::search {
 inline constexpr std::int64_t unknown_bytes = std::numeric_limits<std::int64_t>::max();
 /// A plan that is proven to this part needs no further search.
 inline constexpr double small_gap = 1e-3;
-/// The part of the time left for a solve under limits.
-inline constexpr double share_of_solve = 0.85;
 /// Seconds of a thread from which on they say something of the machine.
 inline constexpr double least_timed = 0.01;
 
@@ -40,6 +38,10 @@ struct PlanTask {
 
   bool is_exact() const { return options.method == SearchMethod::ilp; }
   double seconds_left() const { return options.time_limit_seconds - stopwatch.seconds(); }
+  /// What is left beyond it, too, where there would be no plan otherwise: a tenth and a second.
+  double seconds_to_end() const {
+    return std::max(0.0, seconds_left() + 0.1 * options.time_limit_seconds + 1);
+  }
   /// Bytes of a device that weights and activations together may take.
   std::int64_t limit() const { return limit_of(options.memory, profiles.front().cost->device()); }
 };
@@ -58,8 +60,9 @@ struct Incumbent {
 /// The largest sum of what is alive, as the search counts it.
 std::int64_t summed_peak(const PlanTask& task, const std::vector<int>& choice);
 
-/// A choice's plans with their peaks alone predicted.
-std::vector<plan::Plan> plans_of(const PlanTask& task, const std::vector<int>& choice);
+/// A choice's plans with their peaks alone predicted. Notes in the incumbent how long that took.
+std::vector<plan::Plan> plans_of(const PlanTask& task, const std::vector<int>& choice,
+                                 Incumbent& incumbent);
 
 /// Bytes that the profile needs that needs most.
 std::int64_t peak_of(const std::vector<plan::Plan>& plans);
@@ -71,12 +74,17 @@ bool is_fair(const PlanTask& task, const std::vector<int>& choice);
 /// bytes by which its peak exceeds the limit, negative where it is below.
 std::int64_t consider(const PlanTask& task, const std::vector<int>& choice, Incumbent& incumbent);
 
-/// Within a share of the time left, without that for predicting what its plan needs; at least
-/// `least_seconds`.
+/// The time of one exact solve.
+struct SolveTime {
+  double share = 0.85;  ///< of what is left, without that for predicting what its plan needs
+  double least_seconds = 0;
+  double patience_seconds =
+      3;  ///< of work, after which a plan is good enough that is nearly proven
+};
+
 assignment::Solution solve_exactly(const PlanTask& task,
                                    const assignment::AssignmentProblem& problem,
-                                   Incumbent& incumbent, double share = share_of_solve,
-                                   double least_seconds = 0);
+                                   Incumbent& incumbent, const SolveTime& time = {});
 
 /// The cheapest choice that stands for the same plan in the task's problem, where `from` counts
 /// memory otherwise; empty where there is none.
@@ -87,8 +95,6 @@ std::vector<int> carried_over(const PlanProblem& from, const std::vector<int>& c
 assignment::Cost bound_of_operators(const PlanTask& task);
 /// 0 where nothing can be chosen.
 assignment::Cost bound_of(const assignment::Solution& solution);
-/// In parts of the cost; 0 where nothing was found.
-double gap_of(const assignment::Solution& solution);
 
 /// The incumbent as the answer of the search. `lower_bound`: no plan costs less.
 JointPlan answer_of(PlanTask task, Incumbent best, assignment::Cost lower_bound);

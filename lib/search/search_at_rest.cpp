@@ -7,28 +7,71 @@
 
 namespace autopar::search {
 
+using assignment::Cost;
+
 namespace {
 
 /// The part of the memory limit that the first plan may need, so that better ones will fit, too.
 constexpr double most_of_limit = 0.5;
+/// Or the part that it may need beside what is at rest.
+constexpr double most_beside = 0.1;
+
+/// Solves, each under a lower limit at rest than the one before.
+constexpr int most_attempts = 3;
+/// The part of the time for each but the last where the devices' memory is the limit at rest.
+constexpr double share_of_attempt = 0.5;
+
+std::int64_t bytes_at_rest(const PlanTask& task, const std::vector<int>& choice) {
+  return assignment::usage_over_time(task.built.problem, choice).front();
+}
+
+/// What activations need beside it decides whether a plan fits that has all of the limit at rest.
+bool may_exceed(const PlanTask& task) {
+  return static_cast<double>(task.built.problem.usage_limits.front()) >
+         most_of_limit * static_cast<double>(task.limit());
+}
 
 }  // namespace
 
+bool is_mostly_at_rest(const PlanTask& task, std::int64_t peak, std::int64_t at_rest) {
+  return static_cast<double>(peak - at_rest) <= most_beside * static_cast<double>(task.limit());
+}
+
+AtRest improve_at_rest(const PlanTask& task, Incumbent& incumbent) {
+  AtRest found;
+  assignment::AssignmentProblem problem = task.built.problem;
+  std::vector<std::int64_t>& limits = problem.usage_limits;
+  std::fill(limits.begin() + 1, limits.end(), assignment::no_limit);
+  for (int attempt = 0; attempt < most_attempts; ++attempt) {
+    if (task.seconds_left() <= incumbent.seconds_to_predict) break;
+    const bool is_last = attempt + 1 == most_attempts || !may_exceed(task);
+    const assignment::Solution solution = solve_exactly(
+        task, problem, incumbent, {.share = is_last ? SolveTime{}.share : share_of_attempt});
+    if (attempt == 0) found.bound = bound_of(solution);
+    if (solution.choice.empty()) break;
+    found.excess = solution.cost < incumbent.cost ? consider(task, solution.choice, incumbent) : 0;
+    if (found.excess <= 0) break;
+    limits.front() = bytes_at_rest(task, solution.choice) - found.excess;
+    incumbent.starts.push_back(solution.choice);
+  }
+  return found;
+}
+
 SearchAtRest search_at_rest(PlanTask task) {
+  if (!assignment::may_be_within_limits(task.built.problem)) return {};
   Incumbent best;
   start_from_coarser(task, best);
   if (best.starts.empty()) return {};
-  consider(task, std::vector<int>(best.starts.front()), best);
+  const std::vector<int> start = best.starts.front();
+  const std::int64_t peak = task.limit() + consider(task, start, best);
+  const bool is_roomy =
+      static_cast<double>(peak) <= most_of_limit * static_cast<double>(task.limit());
+  AtRest found{.excess = 1};
+  if (is_roomy || is_mostly_at_rest(task, peak, bytes_at_rest(task, start)))
+    found = improve_at_rest(task, best);
   if (best.choice.empty()) return {};
-  const double peak = static_cast<double>(peak_of(best.plans));
-  if (peak > most_of_limit * static_cast<double>(task.limit()))
-    return {answer_of(std::move(task), std::move(best), 0)};
-  assignment::Solution solution;
-  if (task.seconds_left() > best.seconds_to_predict)
-    solution = solve_exactly(task, task.built.problem, best);
-  const bool fits = solution.cost >= best.cost || consider(task, solution.choice, best) <= 0;
-  const assignment::Cost bound = std::max(bound_of(solution), bound_of_operators(task));
-  return {answer_of(std::move(task), std::move(best), bound), fits};
+  const Cost bound = std::max(found.bound, bound_of_operators(task));
+  return {answer_of(std::move(task), std::move(best), bound), found.excess <= 0};
 }
 
 }  // namespace autopar::search

@@ -33,15 +33,14 @@ namespace {
 
 using assignment::AssignmentProblem;
 using assignment::Cost;
-using assignment::LeastPeak;
 using assignment::Solution;
 using assignment::Status;
 using graph::Graph;
 
 /// Solves, each under lower limits than the one before.
 constexpr int most_attempts = 8;
-/// The part of the time for a first solve without limits.
-constexpr double share_without_limits = 0.15;
+/// For a first solve without limits, which need not be proven to see whether they bind.
+constexpr SolveTime time_without_limits = {.share = 0.15, .patience_seconds = 0.1};
 /// The part of the time to see whether limits bind at all, where that is too slow.
 constexpr double share_of_one_axis = 0.05;
 
@@ -96,25 +95,56 @@ Solution solve_quickly(const PlanTask& task, const AssignmentProblem& problem,
 struct FirstSolution {
   Solution solution;
   Cost bound_without_limits = 0;
-  std::optional<LeastPeak> least{};  ///< where it was needed
+  std::optional<LeastMemory> least{};  ///< where it was needed
 };
 
+/// A bound under limits, 0 where it was not worth looking for.
+Cost improve_where_mostly_at_rest(const PlanTask& task, const Solution& cheapest,
+                                  Incumbent& incumbent) {
+  const bool is_fair = task.options.memory.kind == MemoryPolicy::Kind::fair;
+  if (is_fair || !task.options.run_bytes || cheapest.choice.empty()) return 0;
+  const std::vector<std::int64_t> usage =
+      assignment::usage_over_time(task.built.problem, cheapest.choice);
+  if (!is_mostly_at_rest(task, std::ranges::max(usage), usage.front())) return 0;
+  return improve_at_rest(task, incumbent).bound;
+}
+
+bool is_nearly_proven(const Incumbent& incumbent, Cost bound) {
+  const double gap = static_cast<double>(incumbent.cost - bound);
+  return !incumbent.choice.empty() && gap <= small_gap * static_cast<double>(incumbent.cost);
+}
+
 /// Where even the plan of the least memory does not fit, throws NothingFits.
+void solve_from_least_memory(const PlanTask& task, Incumbent& incumbent, FirstSolution& first) {
+  first.least = find_least_memory(task, incumbent);
+  require_to_fit(task, *first.least);
+  if (!assignment::within_limits(task.built.problem, first.least->choice)) return;
+  incumbent.starts = {first.least->choice};
+  first.solution = solve_exactly(task, task.built.problem, incumbent);
+}
+
+/// Throws NothingFits as well.
 FirstSolution solve_under_limits(const PlanTask& task, const Solution& cheapest,
                                  Incumbent& incumbent) {
   const AssignmentProblem& problem = task.built.problem;
   if (is_recursive_quick(task)) consider_recursive_plan(task, incumbent);
   if (task.coarser != nullptr || !is_recursive_quick(task)) start_from_coarser(task, incumbent);
+  const Cost bound_at_rest = improve_where_mostly_at_rest(task, cheapest, incumbent);
+  if (is_nearly_proven(incumbent, bound_at_rest)) {
+    Solution solution{.status = Status::feasible,
+                      .choice = incumbent.choice,
+                      .cost = incumbent.cost,
+                      .lower_bound = bound_at_rest};
+    return {std::move(solution), bound_of(cheapest)};
+  }
   FirstSolution first{solve_exactly(task, problem, incumbent), bound_of(cheapest)};
   if (first.solution.choice.empty() && incumbent.choice.empty()) {
-    first.least = find_least_memory(task, incumbent);
-    require_to_fit(task, *first.least);
-    if (!assignment::within_limits(problem, first.least->choice)) return first;
-    incumbent.starts = {first.least->choice};
-    first.solution = solve_exactly(task, problem, incumbent);
+    solve_from_least_memory(task, incumbent, first);
+    if (first.solution.choice.empty()) return first;
   }
   if (first.solution.status != Status::infeasible) {
-    first.solution.lower_bound = std::max(first.solution.lower_bound, cheapest.lower_bound);
+    first.solution.lower_bound =
+        std::max({first.solution.lower_bound, cheapest.lower_bound, bound_at_rest});
   }
   return first;
 }
@@ -128,10 +158,15 @@ bool is_worth_solving_without_limits(const PlanTask& task) {
 }
 
 FirstSolution solve_from_no_limits(const PlanTask& task, Incumbent& incumbent) {
+  if (!assignment::may_be_within_limits(task.built.problem)) {
+    FirstSolution first;
+    solve_from_least_memory(task, incumbent, first);
+    return first;
+  }
   if (!is_worth_solving_without_limits(task)) return solve_under_limits(task, {}, incumbent);
   AssignmentProblem unlimited = task.built.problem;
   unlimited.usage_limits.clear();
-  Solution cheapest = solve_exactly(task, unlimited, incumbent, share_without_limits);
+  Solution cheapest = solve_exactly(task, unlimited, incumbent, time_without_limits);
   if (cheapest.status == Status::infeasible && !task.options.pins.empty())
     throw NothingFits(
         "no plan has all that --strategy pins: some of its entries contradict "
@@ -147,9 +182,9 @@ FirstSolution solve_from_no_limits(const PlanTask& task, Incumbent& incumbent) {
   }
   if (incumbent.choice.empty()) return solve_under_limits(task, cheapest, incumbent);
   // Limits do not bind.
-  if (gap_of(cheapest) > small_gap && task.seconds_left() > 0) {
+  if (cheapest.status != Status::optimal && task.seconds_left() > 0) {
     const Cost bound = cheapest.lower_bound;
-    cheapest = solve_exactly(task, unlimited, incumbent, 1);
+    cheapest = solve_exactly(task, unlimited, incumbent, {.share = 1});
     cheapest.lower_bound = std::max(cheapest.lower_bound, bound);
   }
   return {cheapest, bound_of(cheapest)};
