@@ -28,4 +28,24 @@ void lower_to_sums(const double* costs, std::span<const double> others, std::spa
   }
 }
 
+std::pair<double, double> least_and_greatest(std::span<const double> values) {
+  // Several at once, as each comparison waits for the one before.
+  constexpr std::size_t lanes = 4;
+  double least[lanes];
+  double greatest[lanes];
+  for (std::size_t k = 0; k < lanes; ++k) least[k] = greatest[k] = values.front();
+  std::size_t s = 0;
+  for (; s + lanes <= values.size(); s += lanes) {
+    for (std::size_t k = 0; k < lanes; ++k) {
+      least[k] = std::min(least[k], values[s + k]);
+      greatest[k] = std::max(greatest[k], values[s + k]);
+    }
+  }
+  for (; s < values.size(); ++s) {
+    least[0] = std::min(least[0], values[s]);
+    greatest[0] = std::max(greatest[0], values[s]);
+  }
+  return {*std::min_element(least, least + lanes), *std::max_element(greatest, greatest + lanes)};
+}
+
 }  // namespace autopar::assignment

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <span>
+#include <utility>
 
 namespace autopar::assignment {
 
@@ -8,5 +9,8 @@ namespace autopar::assignment {
 /// each of the others, of as many columns as `least`. The result does not depend on the
 /// processor's instructions: every sum and minimum is the same double.
 void lower_to_sums(const double* costs, std::span<const double> others, std::span<double> least);
+
+/// Of at least one value.
+std::pair<double, double> least_and_greatest(std::span<const double> values);
 
 }  // namespace autopar::assignment

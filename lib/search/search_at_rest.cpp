@@ -18,8 +18,10 @@ constexpr double most_beside = 0.1;
 
 /// Solves, each under a lower limit at rest than the one before.
 constexpr int most_attempts = 3;
-/// The part of the time for each but the last where the devices' memory is the limit at rest.
+/// The part of the time for each but the last where the devices' memory is the limit at rest, and
+/// for the last, whose plan mostly is the answer.
 constexpr double share_of_attempt = 0.5;
+constexpr double share_of_last = 0.95;
 
 std::int64_t bytes_at_rest(const PlanTask& task, const std::vector<int>& choice) {
   return assignment::usage_over_time(task.built.problem, choice).front();
@@ -46,7 +48,7 @@ AtRest improve_at_rest(const PlanTask& task, Incumbent& incumbent) {
     if (task.seconds_left() <= incumbent.seconds_to_predict) break;
     const bool is_last = attempt + 1 == most_attempts || !may_exceed(task);
     const assignment::Solution solution = solve_exactly(
-        task, problem, incumbent, {.share = is_last ? SolveTime{}.share : share_of_attempt});
+        task, problem, incumbent, {.share = is_last ? share_of_last : share_of_attempt});
     if (attempt == 0) found.bound = bound_of(solution);
     if (solution.choice.empty()) break;
     found.excess = solution.cost < incumbent.cost ? consider(task, solution.choice, incumbent) : 0;

@@ -28,7 +28,7 @@ constexpr double largest_exact = 4503599627370496.0;  // 2^52
 constexpr double most_above_least = 1125899906842624.0;  // 2^50
 
 void clamp_beliefs(std::span<double> beliefs) {
-  const double least = std::min(*std::ranges::min_element(beliefs), most_above_least);
+  const double least = std::min(least_and_greatest(beliefs).first, most_above_least);
   for (double& belief : beliefs) belief = std::min(belief, least + most_above_least);
 }
 
@@ -145,8 +145,8 @@ void MessagePassing::visit(std::size_t i, bool forward) {
   const std::size_t count = costs_.strategies(i);
   double* belief = &beliefs_[costs_.first_strategy(i)];
   if (forward) choose(i);
-  const double least = *std::min_element(belief, belief + count);
-  for (std::size_t s = 0; s < count; ++s) largest_ = std::max(largest_, std::abs(belief[s]));
+  const auto [least, greatest] = least_and_greatest({belief, count});
+  largest_ = std::max({largest_, -least, greatest});
   if (!ahead.empty()) {
     // Only the excess over the minimum is pushed: the bound is the sum of what stays in the nodes.
     const double shares = static_cast<double>(std::max(before.size(), core.size()));
@@ -156,7 +156,7 @@ void MessagePassing::visit(std::size_t i, bool forward) {
       belief[s] -= share * static_cast<double>(ahead.size());
     }
   }
-  bound_ += *std::min_element(belief, belief + count);
+  bound_ += least_and_greatest({belief, count}).first;
 }
 
 void MessagePassing::choose(std::size_t i) {

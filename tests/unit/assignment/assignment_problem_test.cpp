@@ -61,6 +61,17 @@ TEST_CASE("limits hold by time; negative ones and times beyond them limit nothin
   CHECK(within_limits(problem, {0, 0}));
 }
 
+TEST_CASE("nothing may be within limits that the least usages of possible strategies exceed") {
+  AssignmentProblem problem = pair_of_nodes();
+  problem.usage_limits = {3, 4, 1};
+  CHECK(may_be_within_limits(problem));
+  problem.usage_limits = {-1, 3};
+  CHECK_FALSE(may_be_within_limits(problem));
+  problem.usage_limits = {3};
+  problem.nodes[0].costs[1] = impossible;  // it uses 3, the other one 5
+  CHECK_FALSE(may_be_within_limits(problem));
+}
+
 TEST_CASE("a malformed problem is refused") {
   const AssignmentProblem good = pair_of_nodes();
   CHECK_NOTHROW(check(good));

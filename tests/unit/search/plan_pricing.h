@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <limits>
 #include <map>
 #include <set>
 #include <utility>
@@ -129,6 +130,19 @@ inline void for_each_plan(
     }
   };
   choose(0);
+}
+
+/// Of all plans, by brute force, whose weights on the first rank take no more bytes.
+inline double least_price(const graph::Graph& graph, const cost::CostModel& cost,
+                   std::int64_t weight_limit) {
+  double least = std::numeric_limits<double>::infinity();
+  for_each_plan(
+      graph, cost.mesh(), [&](const graph::Value& v) { return places_of(v, cost.mesh()); },
+      [&](const plan::Plan& plan) {
+        if (weight_bytes_of(graph, plan) > weight_limit) return;
+        least = std::min(least, price_of(graph, cost, plan));
+      });
+  return least;
 }
 
 }  // namespace autopar

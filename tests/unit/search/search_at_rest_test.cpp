@@ -2,6 +2,8 @@
 
 #include <catch2/catch.hpp>
 
+#include "block.h"
+#include "plan_pricing.h"
 #include "program/memory_prediction.h"
 #include "unit/program/random_graph.h"
 
@@ -57,4 +59,35 @@ TEST_CASE("a search that counts memory at rest alone bounds all plans, and its o
   }
   CHECK(answers > 15);
   CHECK(answers < 30);
+}
+
+TEST_CASE("where weights take most of the memory, limits on them find what brute force finds") {
+  const graph::Graph graph = block(1, 96, 200);
+  const graph::StageGraph stage = graph::whole_stage(graph);
+  constexpr std::int64_t beside = 3'000;  // bytes that every shard needs beside its weights
+  constexpr double picosecond = 1e-12;
+  int lowered = 0;
+  for (const char* mesh : {"2", "3"}) {
+    const cost::CostModel cost = model_of(mesh);
+    const search::Profile profile{.stage = &stage, .cost = &cost};
+    const std::span<const search::Profile> profiles(&profile, 1);
+    const std::int64_t whole = graph::constant_bytes(graph);
+    for (std::int64_t limit = whole + 2 * beside; limit > whole / 2; limit -= whole / 40) {
+      CAPTURE(mesh, limit);
+      search::SearchOptions options = options_for({search::MemoryPolicy::Kind::bytes, limit});
+      options.run_bytes = [&](const graph::Graph&, int) { return beside; };
+      const search::PlanTask task{.profiles = profiles,
+                                  .options = options,
+                                  .built = build_plan_problem(profiles, options)};
+      search::Incumbent found;
+      const search::AtRest rest = improve_at_rest(task, found);
+      const double least = least_price(graph, cost, limit - beside);
+      REQUIRE(rest.excess <= 0);
+      CHECK(search::peak_of(found.plans) <= limit);
+      CHECK(static_cast<double>(found.cost) * picosecond == Approx(least).margin(1e-10));
+      CHECK(rest.bound <= found.cost);
+      lowered += rest.bound < found.cost ? 1 : 0;
+    }
+  }
+  CHECK(lowered > 0);
 }

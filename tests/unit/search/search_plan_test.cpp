@@ -58,18 +58,6 @@ search::SearchOptions with_split_sums(const std::string& spec) {
   return options;
 }
 
-double least_price(const graph::Graph& graph, const cost::CostModel& cost,
-                   std::int64_t weight_limit) {
-  double least = std::numeric_limits<double>::infinity();
-  for_each_plan(
-      graph, cost.mesh(), [&](const graph::Value& v) { return places_of(v, cost.mesh()); },
-      [&](const plan::Plan& plan) {
-        if (weight_bytes_of(graph, plan) > weight_limit) return;
-        least = std::min(least, price_of(graph, cost, plan));
-      });
-  return least;
-}
-
 constexpr std::int64_t no_limit = std::numeric_limits<std::int64_t>::max();
 
 }  // namespace
