@@ -134,7 +134,7 @@ inline void for_each_plan(
 
 /// Of all plans, by brute force, whose weights on the first rank take no more bytes.
 inline double least_price(const graph::Graph& graph, const cost::CostModel& cost,
-                   std::int64_t weight_limit) {
+                          std::int64_t weight_limit) {
   double least = std::numeric_limits<double>::infinity();
   for_each_plan(
       graph, cost.mesh(), [&](const graph::Value& v) { return places_of(v, cost.mesh()); },

@@ -72,13 +72,13 @@ TEST_CASE("where weights take most of the memory, limits on them find what brute
     const search::Profile profile{.stage = &stage, .cost = &cost};
     const std::span<const search::Profile> profiles(&profile, 1);
     const std::int64_t whole = graph::constant_bytes(graph);
-    for (std::int64_t limit = whole + 2 * beside; limit > whole / 2; limit -= whole / 40) {
+    for (std::int64_t limit = whole + 2 * beside; limit >= beside + whole / 2;
+         limit -= whole / 40) {
       CAPTURE(mesh, limit);
       search::SearchOptions options = options_for({search::MemoryPolicy::Kind::bytes, limit});
       options.run_bytes = [&](const graph::Graph&, int) { return beside; };
-      const search::PlanTask task{.profiles = profiles,
-                                  .options = options,
-                                  .built = build_plan_problem(profiles, options)};
+      const search::PlanTask task{
+          .profiles = profiles, .options = options, .built = build_plan_problem(profiles, options)};
       search::Incumbent found;
       const search::AtRest rest = improve_at_rest(task, found);
       const double least = least_price(graph, cost, limit - beside);
