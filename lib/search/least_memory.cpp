@@ -21,11 +21,23 @@ namespace {
 constexpr double share_of_least_peak = 0.5;
 /// The same where it is late, of what may be used beyond the limit.
 constexpr double late_share = 0.4;
+/// A problem of fewer nodes has this time whatever the limit: its search ends by work, far sooner.
+/// So the least that is named is found again where it is asked for.
+constexpr std::size_t least_nodes_of_large = 2000;
+constexpr double seconds_of_small = 10;
 /// Sums above the least, as a part of it, whose cheapest plans are tried too.
 constexpr double slacks[] = {0.0, 0.02, 0.05};
 
 std::string in_mebibytes(std::int64_t bytes) {
   return fmt::format("{:.1f} MiB ({} bytes)", static_cast<double>(bytes) / 1048576.0, bytes);
+}
+
+bool is_small(const PlanTask& task) {
+  return task.built.problem.nodes.size() < least_nodes_of_large;
+}
+
+double least_seconds_of(const PlanTask& task) {
+  return is_small(task) ? seconds_of_small : late_share * task.seconds_to_end();
 }
 
 /// `bytes` are unknown where there is no choice.
@@ -42,15 +54,15 @@ LeastMemory least_to_pack(const PlanTask& task, PlanProblem built, const LeastPe
   LeastMemory best = packed(task, carried_over(built, least.choice, task), incumbent);
   auto& limits = built.problem.usage_limits;
   incumbent.starts = {least.choice};
-  double late_seconds = late_share * task.seconds_to_end() - incumbent.seconds_to_predict;
+  double least_seconds = least_seconds_of(task) - incumbent.seconds_to_predict;
   for (const double slack : slacks) {
     const double seconds =
-        std::max(late_seconds, task.seconds_left() - incumbent.seconds_to_predict);
-    if (seconds <= 0 && !best.choice.empty()) break;
+        std::max(least_seconds, task.seconds_left() - incumbent.seconds_to_predict);
+    if (seconds <= 0 && !best.choice.empty() && !is_small(task)) break;
     const auto limit = static_cast<std::int64_t>((1 + slack) * static_cast<double>(least.peak));
     std::fill(limits.begin() + first, limits.end(), limit);
     const Solution solution = solve_exactly(task, built.problem, incumbent,
-                                            {.least_seconds = std::exchange(late_seconds, 0)});
+                                            {.least_seconds = std::exchange(least_seconds, 0)});
     if (solution.choice.empty()) continue;
     LeastMemory cheapest = packed(task, carried_over(built, solution.choice, task), incumbent);
     if (cheapest.bytes <= best.bytes) best = std::move(cheapest);
@@ -85,7 +97,7 @@ LeastMemory find_least_memory(const PlanTask& task, Incumbent& incumbent) {
     const InterruptionReprieve reprieve;
     const auto least_from = [&](int row) {
       const double seconds =
-          std::max(late_share * task.seconds_to_end(), share_of_least_peak * task.seconds_left());
+          std::max(least_seconds_of(task), share_of_least_peak * task.seconds_left());
       return assignment::find_least_peak(
           built.problem, row, static_cast<int>(built.problem.usage_limits.size()),
           {.time_limit_seconds = seconds, .threads = task.options.threads});
