@@ -10,7 +10,7 @@ namespace autopar::assignment {
 /// processor's instructions: every sum and minimum is the same double.
 void lower_to_sums(const double* costs, std::span<const double> others, std::span<double> least);
 
-/// Of at least one value.
+/// The least and the greatest of the values, of which there must be at least one.
 std::pair<double, double> least_and_greatest(std::span<const double> values);
 
 }  // namespace autopar::assignment

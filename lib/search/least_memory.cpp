@@ -19,7 +19,7 @@ namespace {
 
 /// The part of the time left for the least peak.
 constexpr double share_of_least_peak = 0.5;
-/// The same where it is late, of what may be used beyond the limit.
+/// The part for it of the time until the search must end, if that is more.
 constexpr double late_share = 0.4;
 /// A problem of fewer nodes has this time whatever the limit: its search ends by work, far sooner.
 /// So the least that is named is found again where it is asked for.

@@ -38,7 +38,8 @@ struct PlanTask {
 
   bool is_exact() const { return options.method == SearchMethod::ilp; }
   double seconds_left() const { return options.time_limit_seconds - stopwatch.seconds(); }
-  /// What is left beyond it, too, where there would be no plan otherwise: a tenth and a second.
+  /// Seconds until the search must end where it has no plan yet: a tenth of the limit and a second
+  /// more than seconds_left().
   double seconds_to_end() const {
     return std::max(0.0, seconds_left() + 0.1 * options.time_limit_seconds + 1);
   }

@@ -13,21 +13,21 @@ namespace {
 
 /// The part of the memory limit that the first plan may need, so that better ones will fit, too.
 constexpr double most_of_limit = 0.5;
-/// Or the part that it may need beside what is at rest.
+/// The part of the memory limit that a plan may need beside what is at rest to count as mostly that.
 constexpr double most_beside = 0.1;
 
 /// Solves, each under a lower limit at rest than the one before.
 constexpr int most_attempts = 3;
-/// The part of the time for each but the last where the devices' memory is the limit at rest, and
-/// for the last, whose plan mostly is the answer.
+/// The part of the time left for a solve that may be followed by one under a lower limit.
 constexpr double share_of_attempt = 0.5;
+/// The part of the time left for the last solve, whose plan mostly is the answer.
 constexpr double share_of_last = 0.95;
 
 std::int64_t bytes_at_rest(const PlanTask& task, const std::vector<int>& choice) {
   return assignment::usage_over_time(task.built.problem, choice).front();
 }
 
-/// What activations need beside it decides whether a plan fits that has all of the limit at rest.
+/// Whether a plan that uses all of the limit at rest may lack memory for its activations.
 bool may_exceed(const PlanTask& task) {
   return static_cast<double>(task.built.problem.usage_limits.front()) >
          most_of_limit * static_cast<double>(task.limit());

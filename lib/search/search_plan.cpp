@@ -128,7 +128,7 @@ void solve_from_least_memory(const PlanTask& task, Incumbent& incumbent, FirstSo
   first.solution = solve_exactly(task, task.built.problem, incumbent);
 }
 
-/// Throws NothingFits as well.
+/// Throws NothingFits where even the plan of the least memory does not fit.
 FirstSolution solve_under_limits(const PlanTask& task, const Solution& cheapest,
                                  Incumbent& incumbent) {
   const AssignmentProblem& problem = task.built.problem;

@@ -132,7 +132,8 @@ inline void for_each_plan(
   choose(0);
 }
 
-/// Of all plans, by brute force, whose weights on the first rank take no more bytes.
+/// Finds by brute force the least price of all plans whose weights on the first rank take at most
+/// `weight_limit` bytes.
 inline double least_price(const graph::Graph& graph, const cost::CostModel& cost,
                           std::int64_t weight_limit) {
   double least = std::numeric_limits<double>::infinity();
