@@ -13,7 +13,8 @@ namespace {
 
 /// The part of the memory limit that the first plan may need, so that better ones will fit, too.
 constexpr double most_of_limit = 0.5;
-/// The part of the memory limit that a plan may need beside what is at rest to count as mostly that.
+/// The part of the memory limit that a plan may need beside what is at rest to count as mostly
+/// that.
 constexpr double most_beside = 0.1;
 
 /// Solves, each under a lower limit at rest than the one before.
