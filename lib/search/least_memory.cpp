@@ -21,9 +21,8 @@ namespace {
 constexpr double share_of_least_peak = 0.5;
 /// The part for it of the time until the search must end, if that is more.
 constexpr double late_share = 0.4;
-/// A problem of fewer nodes has this time whatever the limit: its search ends by work, far sooner.
-/// So the least that is named is found again where it is asked for.
-constexpr std::size_t least_nodes_of_large = 2000;
+/// A small problem has this time whatever the limit: its search ends by work, far sooner. So the
+/// least that is named is found again where it is asked for.
 constexpr double seconds_of_small = 10;
 /// Sums above the least, as a part of it, whose cheapest plans are tried too.
 constexpr double slacks[] = {0.0, 0.02, 0.05};
@@ -32,12 +31,8 @@ std::string in_mebibytes(std::int64_t bytes) {
   return fmt::format("{:.1f} MiB ({} bytes)", static_cast<double>(bytes) / 1048576.0, bytes);
 }
 
-bool is_small(const PlanTask& task) {
-  return task.built.problem.nodes.size() < least_nodes_of_large;
-}
-
 double least_seconds_of(const PlanTask& task) {
-  return is_small(task) ? seconds_of_small : late_share * task.seconds_to_end();
+  return task.is_small() ? seconds_of_small : late_share * task.seconds_to_end();
 }
 
 /// `bytes` are unknown where there is no choice.
@@ -58,7 +53,7 @@ LeastMemory least_to_pack(const PlanTask& task, PlanProblem built, const LeastPe
   for (const double slack : slacks) {
     const double seconds =
         std::max(least_seconds, task.seconds_left() - incumbent.seconds_to_predict);
-    if (seconds <= 0 && !best.choice.empty() && !is_small(task)) break;
+    if (seconds <= 0 && !best.choice.empty() && !task.is_small()) break;
     const auto limit = static_cast<std::int64_t>((1 + slack) * static_cast<double>(least.peak));
     std::fill(limits.begin() + first, limits.end(), limit);
     const Solution solution = solve_exactly(task, built.problem, incumbent,

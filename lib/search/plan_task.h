@@ -1,6 +1,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <limits>
 #include <span>
@@ -14,6 +15,8 @@ namespace autopar::search {
 
 /// No memory is known to be enough.
 inline constexpr std::int64_t unknown_bytes = std::numeric_limits<std::int64_t>::max();
+/// Nodes from which on a problem is large: proofs and the search of the least memory take long.
+inline constexpr std::size_t least_nodes_of_large = 2000;
 /// A plan that is proven to this part needs no further search.
 inline constexpr double small_gap = 1e-3;
 /// Seconds of a thread from which on they say something of the machine.
@@ -36,6 +39,7 @@ struct PlanTask {
 
   const sharding::DeviceMesh& mesh() const { return profiles.front().cost->mesh(); }
 
+  bool is_small() const { return built.problem.nodes.size() < least_nodes_of_large; }
   bool is_exact() const { return options.method == SearchMethod::ilp; }
   double seconds_left() const { return options.time_limit_seconds - stopwatch.seconds(); }
   /// Seconds until the search must end where it has no plan yet: a tenth of the limit and a second

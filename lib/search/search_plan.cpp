@@ -41,8 +41,6 @@ using graph::Graph;
 constexpr int most_attempts = 8;
 /// For a first solve without limits, which need not be proven to see whether they bind.
 constexpr SolveTime time_without_limits = {.share = 0.15, .patience_seconds = 0.1};
-/// Nodes from which on a problem's proof with all memory counted may take long.
-constexpr std::size_t least_nodes_of_large = 2000;
 /// The part of the time to see whether limits bind at all, where that is too slow.
 constexpr double share_of_one_axis = 0.05;
 
@@ -114,9 +112,8 @@ Cost improve_where_mostly_at_rest(const PlanTask& task, const Solution& cheapest
 /// A small problem is soon solved with all memory counted, too, and then mostly proven.
 bool is_proven_enough(const PlanTask& task, const Incumbent& incumbent, Cost bound) {
   if (incumbent.choice.empty()) return false;
-  const bool is_small = task.built.problem.nodes.size() < least_nodes_of_large;
   const double gap = static_cast<double>(incumbent.cost - bound);
-  return gap <= (is_small ? 0 : small_gap) * static_cast<double>(incumbent.cost);
+  return gap <= (task.is_small() ? 0 : small_gap) * static_cast<double>(incumbent.cost);
 }
 
 /// Where even the plan of the least memory does not fit, throws NothingFits.
