@@ -147,3 +147,16 @@ TEST_CASE("components share neither an edge nor a time with a limit") {
     }
   }
 }
+
+TEST_CASE("presolve counts the sums that eliminations compare as work") {
+  AssignmentProblem problem;  // a path of three nodes without limits
+  for (int i = 0; i < 3; ++i)
+    problem.nodes.push_back({.costs = {3, 1, 2}, .usages = {0, 0, 0}, .first = 0, .end = 0});
+  const std::vector<Cost> costs = {0, 5, 9, 7, 0, 4, 2, 8, 0};
+  problem.edges = {{.a = 0, .b = 1, .costs = costs}, {.a = 1, .b = 2, .costs = costs}};
+  WorkClock clock;
+  SolverParameters::Presolve parameters;
+  parameters.most_comparisons = 0;  // dominated strategies stay
+  REQUIRE(presolve(problem, {}, parameters, Deadline(unlimited_seconds, clock)));
+  CHECK(clock.seconds >= 9 / parameters.sums_a_second);
+}
