@@ -239,6 +239,12 @@ void write_shard(const std::filesystem::path& bundle, json meta_info, const std:
   write_file(bundle / "meta-info.json", bundle::sealed_text(meta_info));
 }
 
+#if defined(__has_feature)  // Clang's
+#if __has_feature(address_sanitizer)
+#define __SANITIZE_ADDRESS__
+#endif
+#endif
+
 /// Shapes may be huge. AddressSanitizer takes terabytes of addresses for itself.
 void limit_memory() {
 #if !defined(__SANITIZE_ADDRESS__)

@@ -92,7 +92,7 @@ OPERATOR_TEST("com.microsoft", "MoE", "each activation between both products of 
   for (const auto& [name, f] : activations) {
     CAPTURE(name);
     const Array expected =
-        mixture(tokens, router, 2, true, [&](std::int64_t expert, const Vector& x) {
+        mixture(tokens, router, 2, true, [&, f = f](std::int64_t expert, const Vector& x) {
           Vector inner = times(first, expert, x);
           for (std::size_t i = 0; i < inner.size(); ++i)
             inner[i] = f(inner[i] + first_bias(expert, i));
