@@ -21,8 +21,14 @@ std::optional<Incumbent> solve_exactly(const Subproblem& component, SolveContext
 
 /// Where layers repeat, and the component is so large that it takes long to relax: improves the
 /// folded problem (repetition/folding.h) for a share of the time, and lets the portfolio begin with
-/// what that has found.
-void begin_folded(Portfolio& portfolio, const SolveContext& context);
+/// what that has found. False where nothing is folded.
+bool begin_folded(Portfolio& portfolio, const SolveContext& context);
+
+/// Where layers repeat, and all but a few nodes can be eliminated: solves the problem at prices in
+/// place of its limits, beginning with the relaxation's, until two choices on either side of the
+/// limits cost the same and none costs less (Handler and Zang 1980), and mixes their layers. Offers
+/// bounds and choices to the portfolio.
+void eliminate_at_prices(Portfolio& portfolio, SolveContext& context);
 
 /// Runs the portfolio until it is stuck or finished, or its first share of the time is over. Tries
 /// reduced-cost fixing now and then, and returns what it leaves where that is little.

@@ -1,8 +1,9 @@
 // The solver's outline. Presolve and split into components. Solve each exactly where that is
 // quick: by elimination without limits, with labels under limits, small ones by GLPK. Else fold
-// what repeats and begin with that; improve choices and bounds side by side; fix strategies by
-// reduced cost and solve what is left in the same way; search below goals between bound and cost;
-// branch. Every level works on a smaller problem, and hands an incumbent back.
+// what repeats and begin with that; eliminate a chain of layers at prices in place of limits;
+// improve choices and bounds side by side; fix strategies by reduced cost and solve what is left in
+// the same way; search below goals between bound and cost; branch. Every level works on a smaller
+// problem, and hands an incumbent back.
 
 #include <algorithm>
 #include <optional>
@@ -22,7 +23,7 @@ Incumbent alternate(const Subproblem& component, SolveContext& context) {
   const SolverParameters& parameters = context.parameters();
   const double begin = context.clock.seconds;
   Portfolio portfolio(component, context.threads, context.options.seed, parameters);
-  begin_folded(portfolio, context);
+  if (begin_folded(portfolio, context)) eliminate_at_prices(portfolio, context);
   portfolio.begin_thriftily();
   const auto solve_rest = [&](Subproblem rest) {
     const Incumbent known = portfolio.incumbent();

@@ -162,7 +162,8 @@ std::vector<int> carried_over(const PlanProblem& from, const std::vector<int>& c
     fix(problem.nodes[to.stored[i].node], choice[from.stored[i].node]);
   const auto reduced = presolve(std::move(problem));
   if (!reduced) return {};
-  const auto rest = choose_by_elimination(reduced->core, most_cells_of_a_table);
+  const auto rest =
+      choose_by_elimination(reduced->core, {.most_cells_of_a_table = most_cells_of_a_table});
   return rest ? reduced->original(*rest) : std::vector<int>{};
 }
 

@@ -98,6 +98,16 @@ std::optional<BucketTree> BucketTree::make(const AssignmentProblem& problem, con
   return tree;
 }
 
+void BucketTree::put_parents_last() {
+  for (const Bucket& parent : buckets_) {
+    for (const std::size_t child : parent.children) {
+      std::vector<int>& nodes = buckets_[child].nodes;
+      const auto place = std::ranges::find(nodes, parent.node);
+      if (place != nodes.end()) std::rotate(place, place + 1, nodes.end() - 1);
+    }
+  }
+}
+
 std::size_t BucketTree::cells(const Bucket& bucket) const {
   std::size_t cells = 1;
   for (const int i : bucket.separator()) cells *= strategies(i);

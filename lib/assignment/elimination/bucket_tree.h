@@ -34,6 +34,10 @@ class BucketTree {
   /// nullopt where tables grow beyond the limits.
   static std::optional<BucketTree> make(const AssignmentProblem& problem, const Limits& limits);
 
+  /// Orders separators so that in each table the strategies of the node that is eliminated next lie
+  /// side by side.
+  void put_parents_last();
+
   /// Children before parents; the last is the root, which joins components.
   const std::vector<Bucket>& buckets() const { return buckets_; }
   std::size_t strategies(int node) const { return problem_->nodes[node].costs.size(); }

@@ -5,10 +5,14 @@
 
 #include "assignment/elimination/bucket_tree.h"
 #include "assignment/memo.h"
+#include "base/simd_clones.h"
 
 namespace autopar::assignment {
 
 namespace {
+
+/// Sums between two looks at the deadline.
+constexpr double sums_between_looks = 1e7;
 
 /// By the strategies of a bucket's separator.
 struct Table {
@@ -17,51 +21,189 @@ struct Table {
 };
 using Tables = std::vector<std::shared_ptr<const Table>>;
 
-Table table_of(const AssignmentProblem& problem, const BucketTree& tree, const Bucket& bucket,
-               const Tables& tables) {
-  std::vector<Cost> costs(tree.cells(bucket), impossible);
-  std::vector<int> answers(costs.size(), 0);
-  const auto& node = problem.nodes[bucket.node];
-  const std::size_t own = node.costs.size();
-  tree.for_each_cell(bucket, [&](std::size_t cell, const auto& places, const auto& digits) {
-    Cost sum = node.costs[digits.back()];
-    std::size_t place = 0;
-    for (const std::size_t edge : bucket.edges) {
-      sum = plus(sum, problem.edges[edge].costs[places[place++]]);
-    }
-    for (const std::size_t child : bucket.children) {
-      sum = plus(sum, tables[child]->costs[places[place++]]);
-    }
-    if (sum >= costs[cell / own]) return;
-    costs[cell / own] = sum;
-    answers[cell / own] = static_cast<int>(digits.back());
-  });
-  return {std::move(costs), std::move(answers)};
+AUTOPAR_SIMD_CLONES
+void add(const Cost* costs, const Cost* more, std::size_t count, Cost* sums) {
+  for (std::size_t s = 0; s < count; ++s) {
+    const Cost sum = costs[s] + more[s];  // of two that are at most `impossible`
+    sums[s] = sum < impossible ? sum : impossible;
+  }
 }
 
-/// Everything that the bucket's table depends on.
-MemoKey key_of(const AssignmentProblem& problem, const BucketTree& tree, const Bucket& bucket,
-               const Tables& tables) {
+AUTOPAR_SIMD_CLONES
+Cost least_of(const Cost* costs, std::size_t count) {
+  Cost least = impossible;
+  for (std::size_t s = 0; s < count; ++s) least = costs[s] < least ? costs[s] : least;
+  return least;
+}
+
+/// One of the tables that a bucket sums: costs with its node's strategies side by side.
+struct Summand {
+  CostTable costs;
+  std::vector<std::size_t> steps;  ///< by the separator's nodes
+};
+
+/// The table of an edge with the strategies of `node`, one of its two, in its rows.
+CostTable in_rows(const AssignmentProblem& problem, const AssignmentProblem::Edge& edge, int node) {
+  if (edge.b == node) return edge.costs;
+  const std::size_t own = problem.nodes[edge.a].costs.size();
+  const std::size_t others = problem.nodes[edge.b].costs.size();
+  std::vector<Cost> turned(edge.costs.size());
+  for (std::size_t s = 0; s < own; ++s)
+    for (std::size_t t = 0; t < others; ++t) turned[t * own + s] = edge.costs[s * others + t];
+  return turned;
+}
+
+/// Sums a bucket's tables from one node of the separator to the next, so that a sum over the first
+/// few serves all strategies of the others.
+class BucketSum {
+ public:
+  BucketSum(const AssignmentProblem& problem, const BucketTree& tree, const Bucket& bucket,
+            const Tables& tables, const Deadline& deadline)
+      : deadline_(deadline), own_(tree.strategies(bucket.node)) {
+    for (const int i : bucket.separator()) strategies_.push_back(tree.strategies(i));
+    digits_.resize(strategies_.size());
+    levels_.resize(strategies_.size() + 1);
+    sums_.assign(levels_.size(), std::vector<Cost>(own_));
+    answer_.answers.resize(tree.cells(bucket));
+    costs_.resize(tree.cells(bucket));
+    const auto strides = tree.strides(bucket);
+    std::size_t table = 0;
+    for (const std::size_t k : bucket.edges) {
+      const AssignmentProblem::Edge& edge = problem.edges[k];
+      add_summand(in_rows(problem, edge, bucket.node), strides, table++,
+                  edge.b == bucket.node ? 1 : own_);
+    }
+    for (const std::size_t child : bucket.children) {
+      // Another component's table, at the root, is one number.
+      const bool is_number = tree.buckets()[child].separator().empty();
+      add_summand(is_number ? std::vector(own_, tables[child]->costs[0]) : tables[child]->costs,
+                  strides, table++, 1);
+    }
+    sums_[0] = problem.nodes[bucket.node].costs;
+    for (const Summand& summand : levels_[0]) add_to(sums_[0], summand, 0, sums_[0]);
+  }
+
+  /// nullopt where the deadline came.
+  std::optional<Table> run() {
+    descend(0);
+    if (is_over_) return std::nullopt;
+    answer_.costs = std::move(costs_);
+    return std::move(answer_);
+  }
+
+ private:
+  /// `strides` are BucketTree's, by node and table; `row` is what one of them counts for: the
+  /// length of a row where the table was turned, whose rows were its columns.
+  void add_summand(CostTable costs, const std::vector<std::vector<std::size_t>>& strides,
+                   std::size_t table, std::size_t row) {
+    Summand summand{std::move(costs), {}};
+    std::size_t level = 0;
+    for (std::size_t k = 0; k < strategies_.size(); ++k) {
+      summand.steps.push_back(strides[k][table] * row);
+      if (summand.steps.back() > 0) level = k + 1;
+    }
+    levels_[level].push_back(std::move(summand));
+  }
+
+  void add_to(const std::vector<Cost>& costs, const Summand& summand, std::size_t level,
+              std::vector<Cost>& sums) const {
+    std::size_t place = 0;
+    for (std::size_t k = 0; k < level; ++k) place += digits_[k] * summand.steps[k];
+    add(costs.data(), summand.costs.begin() + place, own_, sums.data());
+  }
+
+  void descend(std::size_t level) {
+    if (level == strategies_.size()) return finish_cell(sums_[level]);
+    const auto& summands = levels_[level + 1];
+    for (std::size_t digit = 0; digit < strategies_[level] && !is_over_; ++digit) {
+      digits_[level] = digit;
+      if (summands.empty()) sums_[level + 1] = sums_[level];
+      for (std::size_t k = 0; k < summands.size(); ++k)
+        add_to(sums_[k == 0 ? level : level + 1], summands[k], level + 1, sums_[level + 1]);
+      descend(level + 1);
+    }
+  }
+
+  void finish_cell(const std::vector<Cost>& sums) {
+    const Cost least = least_of(sums.data(), own_);
+    std::size_t best = 0;
+    while (best + 1 < own_ && sums[best] != least) ++best;
+    costs_[cell_] = least;
+    answer_.answers[cell_++] = static_cast<int>(best);
+    since_look_ += static_cast<double>(own_);
+    if (since_look_ < sums_between_looks) return;
+    since_look_ = 0;
+    is_over_ = deadline_.is_over();
+  }
+
+  const Deadline& deadline_;
+  const std::size_t own_;                     ///< strategies of the bucket's node
+  std::vector<std::size_t> strategies_;       ///< of the separator's nodes
+  std::vector<std::vector<Summand>> levels_;  ///< by the number of nodes that decide their place
+  std::vector<std::vector<Cost>> sums_;       ///< by level and own strategy
+  std::vector<std::size_t> digits_;           ///< the separator's nodes' strategies at present
+  std::vector<Cost> costs_;
+  Table answer_;
+  std::size_t cell_ = 0;
+  double since_look_ = 0;
+  bool is_over_ = false;
+};
+
+/// Everything that the bucket's table depends on, but for the tables of its children.
+MemoKey key_of(const AssignmentProblem& problem, const BucketTree& tree, const Bucket& bucket) {
   MemoKey key;
   key.add(problem.nodes[bucket.node].costs);
   for (const int i : bucket.separator()) key.add(tree.strategies(i));
   for (const auto& steps : tree.strides(bucket)) key.add(steps);
   for (const std::size_t edge : bucket.edges) key.add(problem.edges[edge].costs);
-  for (const std::size_t child : bucket.children) key.add(tables[child]->costs);
   return key;
+}
+
+double cells_of(const BucketTree& tree, const Bucket& bucket) {
+  return static_cast<double>(tree.cells(bucket)) *
+         static_cast<double>(tree.strategies(bucket.node));
 }
 
 }  // namespace
 
-std::optional<Choice> choose_by_elimination(const AssignmentProblem& problem, double most_cells) {
-  const auto tree = BucketTree::make(problem, {.most_cells_of_a_table = most_cells});
+std::optional<double> cells_to_eliminate(const AssignmentProblem& problem, double most_cells) {
+  auto tree = BucketTree::make(problem, {.most_cells = most_cells});
   if (!tree) return std::nullopt;
+  tree->put_parents_last();
+  double cells = 0;
+  Memo<std::size_t> memo;  // a number for each table
+  std::vector<std::size_t> numbers;
+  for (const Bucket& bucket : tree->buckets()) {
+    MemoKey key = key_of(problem, *tree, bucket);
+    for (const std::size_t child : bucket.children) key.add(numbers[child]);
+    numbers.push_back(*memo.get(key, [&] {
+      cells += cells_of(*tree, bucket);
+      return numbers.size();
+    }));
+  }
+  return cells;
+}
+
+std::optional<Choice> choose_by_elimination(const AssignmentProblem& problem,
+                                            const EliminationLimits& limits, double* looked_at) {
+  auto tree = BucketTree::make(problem, {.most_cells_of_a_table = limits.most_cells_of_a_table,
+                                         .deadline = limits.deadline});
+  if (!tree) return std::nullopt;
+  tree->put_parents_last();
   // Isomorphic parts have the same tables.
   Memo<Table> memo;
   Tables tables;
   for (const Bucket& bucket : tree->buckets()) {
-    tables.push_back(memo.get(key_of(problem, *tree, bucket, tables),
-                              [&] { return table_of(problem, *tree, bucket, tables); }));
+    bool is_over = false;
+    MemoKey key = key_of(problem, *tree, bucket);
+    for (const std::size_t child : bucket.children) key.add(tables[child]->costs);
+    tables.push_back(memo.get(key, [&] {
+      if (looked_at) *looked_at += cells_of(*tree, bucket);
+      auto table = BucketSum(problem, *tree, bucket, tables, limits.deadline).run();
+      is_over = !table;
+      return table.value_or(Table{});
+    }));
+    if (is_over) return std::nullopt;
   }
   if (!tables.empty() && tables.back()->costs[0] >= impossible) return std::nullopt;
   Choice choice(problem.nodes.size(), 0);

@@ -7,7 +7,7 @@ namespace autopar::assignment {
 namespace {
 
 std::optional<Incumbent> eliminate(const AssignmentProblem& problem, double most_cells) {
-  auto choice = choose_by_elimination(problem, most_cells);
+  auto choice = choose_by_elimination(problem, {.most_cells_of_a_table = most_cells});
   if (!choice) return std::nullopt;
   const Cost cost = cost_of(problem, *choice);
   return make_incumbent(std::move(*choice), cost, cost);

@@ -214,7 +214,8 @@ std::optional<Choice> complete(const AssignmentProblem& problem, Choice partial)
       add_across(problem, edge, edge.b, partial[edge.a], open.nodes[b].costs);
     }
   }
-  const auto found = choose_by_elimination(open, parameters.most_cells_of_a_table);
+  const auto found =
+      choose_by_elimination(open, {.most_cells_of_a_table = parameters.most_cells_of_a_table});
   if (!found) return std::nullopt;
   for (std::size_t k = 0; k < nodes.size(); ++k) partial[nodes[k]] = (*found)[k];
   if (cost_of(problem, partial) >= impossible) return std::nullopt;

@@ -41,12 +41,12 @@ void log_progress(const Portfolio& portfolio, const Subproblem& rest) {
       rest.deadline.left());
 }
 
-void begin_folded(Portfolio& portfolio, const SolveContext& context) {
+bool begin_folded(Portfolio& portfolio, const SolveContext& context) {
   const SolverParameters::Folded& tuning = context.parameters().folded;
   const Subproblem& component = portfolio.component();
-  if (portfolio.seconds_to_relax() < tuning.least_seconds_to_relax) return;
+  if (portfolio.seconds_to_relax() < tuning.least_seconds_to_relax) return false;
   const auto folding = Folding::make(component.problem);
-  if (!folding) return;
+  if (!folding) return false;
   Subproblem folded{.problem = folding->problem(),
                     .cutoff = component.cutoff,
                     .prices = component.prices,
@@ -59,6 +59,7 @@ void begin_folded(Portfolio& portfolio, const SolveContext& context) {
          !(few.relaxation().is_stuck() && few.idle_rounds() >= tuning.most_idle_rounds)) {
   }
   portfolio.start_from(few, *folding);
+  return true;
 }
 
 std::optional<Subproblem> improve_until_stuck(Portfolio& portfolio,

@@ -5,6 +5,7 @@
 
 #include "assignment/elimination/elimination.h"
 #include "assignment/relaxation/relaxation.h"
+#include "unit/assignment/chain_of_layers.h"
 
 using namespace autopar;
 using namespace autopar::assignment;
@@ -12,50 +13,6 @@ using namespace autopar::assignment;
 namespace {
 
 using Random = std::mt19937;
-constexpr int strategies = 3;
-constexpr double all_cells = 1e7;
-
-/// A chain of equal layers of three nodes each, the first of which reads the first and the last
-/// node of the layer before, the last of which a node that all layers share; with a node before and
-/// one behind.
-AssignmentProblem chain(int layers, unsigned seed) {
-  Random random(seed);
-  const auto table = [&](std::size_t cells) {
-    std::vector<Cost> costs;
-    for (std::size_t k = 0; k < cells; ++k)
-      costs.push_back(std::uniform_int_distribution<Cost>(0, 99)(random));
-    return costs;
-  };
-  const CostTable first = table(strategies * strategies);
-  const CostTable inner = table(strategies * strategies);
-  const CostTable other = table(strategies * strategies);
-  const CostTable onward = table(strategies * strategies);
-  const CostTable skip = table(strategies * strategies);
-  const CostTable shared = table(strategies * strategies);
-  std::vector<AssignmentProblem::Node> of_layer;
-  for (int k = 0; k < 3; ++k)
-    of_layer.push_back({table(strategies), {7 * (k + 1), 2 * (k + 1), k + 1}, 0, 1});
-  AssignmentProblem problem;
-  problem.usage_limits = {15 * layers};
-  const auto add_end = [&] {
-    problem.nodes.push_back({table(strategies), std::vector<std::int64_t>(strategies, 0), 0, 0});
-    return static_cast<int>(problem.nodes.size()) - 1;
-  };
-  const int hub = add_end();
-  int before = add_end();
-  for (int layer = 0; layer < layers; ++layer) {
-    const auto a = static_cast<int>(problem.nodes.size());
-    problem.nodes.insert(problem.nodes.end(), of_layer.begin(), of_layer.end());
-    problem.edges.push_back({before, a, layer == 0 ? first : onward});
-    if (layer > 0) problem.edges.push_back({a - 3, a, skip});
-    problem.edges.push_back({a, a + 1, inner});
-    problem.edges.push_back({a + 1, a + 2, other});
-    problem.edges.push_back({hub, a + 2, shared});
-    before = a + 2;
-  }
-  problem.edges.push_back({before, add_end(), first});
-  return problem;
-}
 
 Choice random_choice(const AssignmentProblem& problem, Random& random) {
   Choice choice;
@@ -68,7 +25,7 @@ Choice random_choice(const AssignmentProblem& problem, Random& random) {
 }  // namespace
 
 TEST_CASE("repeated layers are found, and nodes of one kind stand a layer apart") {
-  const AssignmentProblem problem = chain(40, 1);
+  const AssignmentProblem problem = chain_of_layers(40, 1);
   const auto repeated = find_repeated_layers(problem, 12);
   REQUIRE(repeated);
   CHECK(repeated->layers >= 30);
@@ -78,13 +35,13 @@ TEST_CASE("repeated layers are found, and nodes of one kind stand a layer apart"
   }
   CHECK(repeated->layer[0] == RepeatedLayers::none);
   CHECK(repeated->layer[1] == RepeatedLayers::none);
-  CHECK_FALSE(find_repeated_layers(chain(8, 1), 12));
+  CHECK_FALSE(find_repeated_layers(chain_of_layers(8, 1), 12));
 }
 
 TEST_CASE("a choice of the folded problem is one of the whole, of the same cost and usage") {
   Random random(3);
   for (const int layers : {33, 40, 57}) {
-    const AssignmentProblem whole = chain(layers, static_cast<unsigned>(layers));
+    const AssignmentProblem whole = chain_of_layers(layers, static_cast<unsigned>(layers));
     const auto folding = Folding::make(whole);
     REQUIRE(folding);
     CHECK(folding->problem().nodes.size() < whole.nodes.size() / 2);
@@ -99,7 +56,7 @@ TEST_CASE("a choice of the folded problem is one of the whole, of the same cost 
 }
 
 TEST_CASE("a relaxation that begins with the folded problem's is near its bound at once") {
-  AssignmentProblem whole = chain(60, 5);
+  AssignmentProblem whole = chain_of_layers(60, 5);
   const auto folding = Folding::make(whole);
   REQUIRE(folding);
   const Deadline never;
@@ -131,7 +88,7 @@ TEST_CASE("a relaxation that begins with the folded problem's is near its bound 
   CHECK(settled.bound() <= solved.cost);
   whole.usage_limits.clear();
   for (auto& node : whole.nodes) node.first = node.end = 0;
-  const auto best = choose_by_elimination(whole, all_cells);
+  const auto best = choose_by_elimination(whole);
   const auto unlimited = Folding::make(whole);
   REQUIRE((best && unlimited));
   Relaxation few(unlimited->problem(), {}, 0);
@@ -145,7 +102,7 @@ TEST_CASE("a relaxation that begins with the folded problem's is near its bound 
 
 TEST_CASE("what is folded first ends at the same optimum") {
   for (const unsigned seed : {1U, 2U, 3U}) {
-    const AssignmentProblem problem = chain(40, seed);
+    const AssignmentProblem problem = chain_of_layers(40, seed);
     SolveOptions options{.time_limit_seconds = 60};
     options.parameters.folded.least_seconds_to_relax = 0;
     const Solution folded = solve(problem, options);

@@ -31,7 +31,7 @@ TEST_CASE("every parameter is printed once, with its group, a value and a meanin
     CHECK_FALSE(text.value.empty());
     CHECK_FALSE(text.meaning.empty());
   }
-  CHECK(groups.size() == 17);
+  CHECK(groups.size() == 18);
   CHECK(names.size() > 85);
   CHECK(value_of({}, "relaxation.first_sweeps") == "10");
   CHECK(value_of({}, "peak.small_gap") == "0.001");

@@ -106,7 +106,7 @@ TEST_CASE("elimination equals brute force, and declines tables that are too larg
   for (int round = 0; round < 500; ++round) {
     const AssignmentProblem problem = without_limits(random_problem(random));
     const Solution truth = solve_by_brute_force(problem);
-    const auto choice = choose_by_elimination(problem, 1'000'000);
+    const auto choice = choose_by_elimination(problem);
     CAPTURE(round);
     REQUIRE(choice.has_value() == (truth.status == Status::optimal));
     if (choice) REQUIRE(cost_of(problem, *choice) == truth.cost);
@@ -118,8 +118,31 @@ TEST_CASE("elimination equals brute force, and declines tables that are too larg
       clique.edges.push_back({.a = j, .b = i, .costs = {9, 0, 0, 0, 9, 0, 0, 0, 9}});
     }
   }
-  CHECK_FALSE(choose_by_elimination(clique, 6560));
-  CHECK(choose_by_elimination(clique, 6561));
+  CHECK_FALSE(choose_by_elimination(clique, {.most_cells_of_a_table = 6560}));
+  CHECK_FALSE(choose_by_elimination(clique, {.deadline = Deadline(0)}));
+  CHECK(choose_by_elimination(clique, {.most_cells_of_a_table = 6561}));
+}
+
+TEST_CASE("elimination adds up the components of a problem, and counts what it looks at") {
+  std::mt19937 random(48);
+  for (int round = 0; round < 100; ++round) {
+    AssignmentProblem both = without_limits(random_problem(random));
+    const AssignmentProblem other = without_limits(random_problem(random));
+    const auto first = choose_by_elimination(both);
+    double cells = 0;
+    const auto second = choose_by_elimination(other, {}, &cells);
+    CHECK(cells_to_eliminate(other, 1e9) == cells);
+    CHECK_FALSE(cells_to_eliminate(other, cells / 2));
+    if (!first || !second) continue;
+    const Cost expected = cost_of(both, *first) + cost_of(other, *second);
+    const auto begin = static_cast<int>(both.nodes.size());
+    both.nodes.insert(both.nodes.end(), other.nodes.begin(), other.nodes.end());
+    for (const auto& edge : other.edges)
+      both.edges.push_back({edge.a + begin, edge.b + begin, edge.costs});
+    const auto choice = choose_by_elimination(both);
+    REQUIRE(choice);
+    CHECK(cost_of(both, *choice) == expected);
+  }
 }
 
 TEST_CASE("components share neither an edge nor a time with a limit") {

@@ -232,7 +232,7 @@ TEST_CASE("edges that share a table may read it in different ways") {
   for (int round = 0; round < 300; ++round) {
     const AssignmentProblem problem = with_few_tables(random);
     const Solution truth = solve_by_brute_force(problem);
-    const auto eliminated = choose_by_elimination(problem, 1e6);
+    const auto eliminated = choose_by_elimination(problem);
     CAPTURE(round);
     REQUIRE(eliminated.has_value() == (truth.status == Status::optimal));
     if (eliminated) REQUIRE(cost_of(problem, *eliminated) == truth.cost);
@@ -268,7 +268,7 @@ TEST_CASE("repeated layers need not choose alike") {
   CHECK(presolved->constant == 0);
   const auto choice = presolved->original({});
   CHECK(cost_of(problem, choice) == 0);
-  const auto eliminated = choose_by_elimination(problem, 100);
+  const auto eliminated = choose_by_elimination(problem, {.most_cells_of_a_table = 100});
   REQUIRE(eliminated);
   CHECK(cost_of(problem, *eliminated) == 0);
 }
