@@ -10,7 +10,7 @@ using namespace autopar::assignment;
 
 namespace {
 
-/// Of all tables; where a node joins all others, they need more.
+/// A chain is eliminated with so few cells, one with a node that joins all others is not.
 HeldElimination::Limits limits(int most_held) {
   return {.most_held = most_held, .most_cells = 100};
 }
