@@ -3,8 +3,10 @@
 #include <optional>
 #include <vector>
 
+#include "assignment/elimination/held_elimination.h"
 #include "assignment/local_search/portfolio.h"
 #include "assignment/relaxation/relaxation.h"
+#include "assignment/repetition/repeated_layers.h"
 #include "assignment/subproblem.h"
 
 namespace autopar::assignment {
@@ -24,11 +26,19 @@ std::optional<Incumbent> solve_exactly(const Subproblem& component, SolveContext
 /// what that has found. False where nothing is folded.
 bool begin_folded(Portfolio& portfolio, const SolveContext& context);
 
-/// Where layers repeat, and all but a few nodes can be eliminated: solves the problem at prices in
-/// place of its limits, beginning with the relaxation's, until two choices on either side of the
-/// limits cost the same and none costs less (Handler and Zang 1980), and mixes their layers. Offers
-/// bounds and choices to the portfolio.
-void eliminate_at_prices(Portfolio& portfolio, SolveContext& context);
+/// Layers that repeat, and the elimination of all but a few nodes.
+struct ChainOfLayers {
+  RepeatedLayers layers;
+  HeldElimination elimination;
+};
+/// nullopt where too few layers repeat, or tables would be too large.
+std::optional<ChainOfLayers> find_chain(const AssignmentProblem& problem,
+                                        const SolverParameters::Sides& parameters);
+
+/// Solves the problem at prices in place of its limits, beginning with the relaxation's, until two
+/// choices on either side of the limits cost the same and none costs less (Handler and Zang 1980),
+/// and mixes their layers. Offers bounds and choices to the portfolio.
+void eliminate_at_prices(const ChainOfLayers& chain, Portfolio& portfolio, SolveContext& context);
 
 /// Runs the portfolio until it is stuck or finished, or its first share of the time is over. Tries
 /// reduced-cost fixing now and then, and returns what it leaves where that is little.

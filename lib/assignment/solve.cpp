@@ -19,11 +19,12 @@ namespace autopar::assignment {
 namespace {
 
 /// Improves, fixes, searches below goals and branches by turns, in slices of work that grow.
-Incumbent alternate(const Subproblem& component, SolveContext& context) {
+Incumbent alternate(const Subproblem& component, const std::optional<ChainOfLayers>& chain,
+                    SolveContext& context) {
   const SolverParameters& parameters = context.parameters();
   const double begin = context.clock.seconds;
   Portfolio portfolio(component, context.threads, context.options.seed, parameters);
-  if (begin_folded(portfolio, context)) eliminate_at_prices(portfolio, context);
+  if (begin_folded(portfolio, context) && chain) eliminate_at_prices(*chain, portfolio, context);
   portfolio.begin_thriftily();
   const auto solve_rest = [&](Subproblem rest) {
     const Incumbent known = portfolio.incumbent();
@@ -62,9 +63,17 @@ Incumbent alternate(const Subproblem& component, SolveContext& context) {
   return portfolio.incumbent();
 }
 
-Incumbent solve_component(const Subproblem& component, SolveContext& context) {
+/// Chains of layers are eliminated at prices while presolve's tables are small; what is none is
+/// presolved further.
+Incumbent solve_component(Subproblem component, SolveContext& context) {
+  std::optional<ChainOfLayers> chain;
+  if (component.is_root && component.is_chain) {
+    chain = find_chain(component.problem, context.parameters().sides);
+    component.is_chain = chain.has_value();
+    if (!chain) return solve_subproblem(std::move(component), context);
+  }
   if (std::optional<Incumbent> exact = solve_exactly(component, context)) return *exact;
-  return component.is_root ? alternate(component, context) : branch(component, context);
+  return component.is_root ? alternate(component, chain, context) : branch(component, context);
 }
 
 /// What is known of a presolved problem while its components are solved one after the other. The
@@ -95,7 +104,8 @@ Subproblem component_of(const Subproblem& whole, const CoreIncumbent& so_far,
                        .prices = prices,
                        .deadline = whole.deadline.share(share),
                        .patience = whole.patience,
-                       .is_root = whole.is_root};
+                       .is_root = whole.is_root,
+                       .is_chain = whole.is_chain};
   Patience& patience = component.patience;
   patience.cost_elsewhere += static_cast<double>(saturated(so_far.bound));
   if (so_far.has_choice) patience.gap_elsewhere += static_cast<double>(so_far.cost - so_far.bound);
@@ -132,7 +142,9 @@ bool has_moderate_costs(const AssignmentProblem& problem) {
 std::optional<Presolved> presolve_counted(Subproblem& whole, SolveContext& context) {
   whole.deadline.count(size_of(whole.problem) / context.parameters().work.presolved_a_second);
   const Stopwatch stopwatch;
-  const SolverParameters::Presolve& parameters = context.parameters().presolve;
+  SolverParameters::Presolve parameters = context.parameters().presolve;
+  if (whole.is_root && whole.is_chain)
+    parameters.most_cells_of_elimination = parameters.most_cells_at_first;
   auto presolved = presolve(std::move(whole.problem), std::move(whole.prices), parameters,
                             whole.deadline.share(parameters.most_of_time));
   context.longest_presolve = std::max(context.longest_presolve, stopwatch.seconds());
@@ -173,7 +185,7 @@ Incumbent solve_subproblem(Subproblem whole, SolveContext& context) {
       Choice& part = component.starts.emplace_back();
       for (const int i : parts[k]) part.push_back(start[i]);
     }
-    const Incumbent solved = solve_component(component, context);
+    const Incumbent solved = solve_component(std::move(component), context);
     if (solved.is_infeasible()) return {.bound = impossible};
     add(parts[k], solved, core);
   }

@@ -60,7 +60,8 @@ struct Subproblem {
   std::vector<Choice> starts = {};  ///< choices to begin with, within limits or not
   Deadline deadline = {};
   Patience patience = {};
-  bool is_root = true;  ///< no branch has been taken
+  bool is_root = true;   ///< no branch has been taken
+  bool is_chain = true;  ///< it may be: presolve keeps tables small, so that layers stay apart
 };
 
 /// What all phases of one solve share.

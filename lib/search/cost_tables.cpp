@@ -14,6 +14,16 @@ using graph::Value;
 using sharding::OpShardSpec;
 using sharding::TensorShardSpec;
 
+namespace {
+
+/// Three axes have 27 specs of a matrix, and three readers 3,303 sets of them. A node for each
+/// version instead has been seen to leave relaxations 5 % lower.
+std::size_t most_sets(const sharding::DeviceMesh& mesh) {
+  return mesh.num_axes() > 2 ? 4096 : 1024;
+}
+
+}  // namespace
+
 const SpecList* CostTables::specs(const OperatorStrategies& strategies, std::size_t place,
                                   SpecList OpShardSpec::*tensors) {
   const SpecList*& list = lists_[{&strategies, place, tensors == &OpShardSpec::inputs}];
@@ -26,12 +36,13 @@ const SpecList* CostTables::specs(const OperatorStrategies& strategies, std::siz
 const TensorVersions& CostTables::versions(const std::vector<const SpecList*>& read,
                                            const std::vector<int>& kinds) {
   const auto [entry, is_new] = versions_.try_emplace({read, kinds});
-  if (is_new) {
-    // Three axes have 27 specs of a matrix, and three readers 3,303 sets of them. A node for each
-    // version instead has been seen to leave relaxations 5 % lower.
-    const bool has_many_specs = cost_.mesh().num_axes() > 2;
-    entry->second = tensor_versions(read, kinds, has_many_specs ? 4096 : 1024);
-  }
+  if (is_new) entry->second = tensor_versions(read, kinds, most_sets(cost_.mesh()));
+  return entry->second;
+}
+
+const TensorVersions& CostTables::shared_versions(const std::vector<const SpecList*>& read) {
+  const auto [entry, is_new] = shared_versions_.try_emplace(read);
+  if (is_new) entry->second = search::shared_versions(read, most_sets(cost_.mesh()));
   return entry->second;
 }
 
@@ -63,13 +74,25 @@ CostTable CostTables::making(const Value& value, const SpecList* made,
   return table = std::move(costs);
 }
 
+CostTable CostTables::making_alone(const Value& value, const SpecList* made, const SpecList* read,
+                                   const TensorVersions& versions) {
+  CostTable& table = making_alone_[{made, read, &versions, {value.shape, value.type}}];
+  if (!table.empty()) return table;
+  std::vector<Cost> costs;
+  for (const TensorShardSpec& from : *made)
+    for (const TensorShardSpec& to : *read)
+      costs.push_back(versions.has(to) ? 0 : connect_cost(value, from, to));
+  return table = std::move(costs);
+}
+
 CostTable CostTables::reading(const TensorVersions& versions, const SpecList* read) {
   CostTable& table = reading_[{&versions, read}];
   if (!table.empty()) return table;
   std::vector<Cost> costs;
   for (std::size_t set = 0; set < versions.sets.size(); ++set) {
     for (const TensorShardSpec& spec : *read) {
-      costs.push_back(versions.is_in(versions.index_of(spec), set) ? 0 : assignment::impossible);
+      const bool can_read = !versions.has(spec) || versions.is_in(versions.index_of(spec), set);
+      costs.push_back(can_read ? 0 : assignment::impossible);
     }
   }
   return table = std::move(costs);

@@ -30,6 +30,7 @@ class CostTables {
   /// As tensor_versions makes them.
   const TensorVersions& versions(const std::vector<const SpecList*>& read,
                                  const std::vector<int>& kinds);
+  const TensorVersions& shared_versions(const std::vector<const SpecList*>& read);
 
   /// Producer and only reader.
   assignment::CostTable connecting(const graph::Value& value, const SpecList* made,
@@ -37,7 +38,10 @@ class CostTables {
   /// Producer and set: the price of making what the set has more.
   assignment::CostTable making(const graph::Value& value, const SpecList* made,
                                const TensorVersions& versions);
-  /// Set and reader: impossible where the set lacks what is read.
+  /// Producer and one of several readers: the price of what it alone may read.
+  assignment::CostTable making_alone(const graph::Value& value, const SpecList* made,
+                                     const SpecList* read, const TensorVersions& versions);
+  /// Set and reader: impossible where the set lacks what is read and others may read, too.
   assignment::CostTable reading(const TensorVersions& versions, const SpecList* read);
   assignment::Cost connect_cost(const graph::Value& value, const sharding::TensorShardSpec& from,
                                 const sharding::TensorShardSpec& to);
@@ -52,9 +56,13 @@ class CostTables {
   std::set<SpecList> spec_lists_;
   std::map<std::tuple<const OperatorStrategies*, std::size_t, bool>, const SpecList*> lists_;
   std::map<std::pair<std::vector<const SpecList*>, std::vector<int>>, TensorVersions> versions_;
+  std::map<std::vector<const SpecList*>, TensorVersions> shared_versions_;
   std::map<Kind, sharding::ConnectionSeconds> connection_seconds_;
   std::map<std::tuple<const SpecList*, const SpecList*, Kind>, assignment::CostTable> connecting_;
   std::map<std::tuple<const SpecList*, const TensorVersions*, Kind>, assignment::CostTable> making_;
+  std::map<std::tuple<const SpecList*, const SpecList*, const TensorVersions*, Kind>,
+           assignment::CostTable>
+      making_alone_;
   std::map<std::pair<const TensorVersions*, const SpecList*>, assignment::CostTable> reading_;
 };
 

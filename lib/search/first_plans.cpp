@@ -18,7 +18,7 @@ constexpr double share_of_recursive = 0.05;
 /// The part of the time for plans on coarser meshes then.
 constexpr double share_of_coarser = 0.1;
 /// The least time for them on a core of one's own, as a part of the time left at most.
-constexpr double least_seconds_of_coarser = 1;
+constexpr double least_seconds_of_coarser = 2.5;
 constexpr double most_of_coarser = 0.5;
 
 /// About what choose_recursively takes.

@@ -1,6 +1,7 @@
 #include "search/tensor_versions.h"
 
 #include <algorithm>
+#include <map>
 #include <set>
 #include <utility>
 
@@ -32,10 +33,30 @@ std::vector<std::uint64_t> sets_of(std::size_t specs, std::size_t most, std::siz
   return sets;
 }
 
+/// The sets that have a spec for every reader; one that may read what is not in `specs` needs none.
+void keep_serving(std::span<const SpecList* const> readers, const TensorVersions& versions,
+                  std::vector<std::uint64_t>& sets) {
+  for (const SpecList* read : std::set<const SpecList*>(readers.begin(), readers.end())) {
+    std::uint64_t serving = 0;
+    bool is_served = false;
+    for (const auto& spec : *read) {
+      if (versions.has(spec))
+        serving |= std::uint64_t{1} << versions.index_of(spec);
+      else
+        is_served = true;
+    }
+    if (!is_served) std::erase_if(sets, [&](std::uint64_t set) { return (set & serving) == 0; });
+  }
+}
+
 }  // namespace
 
 std::size_t TensorVersions::index_of(const sharding::TensorShardSpec& spec) const {
   return static_cast<std::size_t>(std::ranges::lower_bound(specs, spec) - specs.begin());
+}
+
+bool TensorVersions::has(const sharding::TensorShardSpec& spec) const {
+  return std::ranges::binary_search(specs, spec);
 }
 
 bool TensorVersions::can_make(const sharding::TensorShardSpec& from, std::size_t set) const {
@@ -56,12 +77,7 @@ TensorVersions tensor_versions(std::span<const SpecList* const> readers, std::ve
                                std::size_t most_sets) {
   TensorVersions versions{.specs = specs_read(readers), .kinds = std::move(kinds), .sets = {}};
   auto sets = sets_of(versions.specs.size(), readers.size(), most_sets);
-  for (const SpecList* read : std::set<const SpecList*>(readers.begin(), readers.end())) {
-    if (sets.empty()) break;
-    std::uint64_t serving = 0;
-    for (const auto& spec : *read) serving |= std::uint64_t{1} << versions.index_of(spec);
-    std::erase_if(sets, [&](std::uint64_t set) { return (set & serving) == 0; });
-  }
+  if (!sets.empty()) keep_serving(readers, versions, sets);
   for (const std::uint64_t specs : sets) {
     versions.sets.push_back({specs, TensorVersions::no_kind});
     std::set<int> kinds_in_set;
@@ -73,6 +89,21 @@ TensorVersions tensor_versions(std::span<const SpecList* const> readers, std::ve
   if (versions.sets.size() > (versions.kinds.empty() ? most_sets : most_sets / 2)) {
     versions.sets.clear();
   }
+  return versions;
+}
+
+TensorVersions shared_versions(std::span<const SpecList* const> readers, std::size_t most_sets) {
+  std::map<sharding::TensorShardSpec, std::size_t> readers_of;
+  for (const SpecList* read : readers)
+    for (const auto& spec : std::set(read->begin(), read->end())) ++readers_of[spec];
+  TensorVersions versions;
+  for (const auto& [spec, count] : readers_of)
+    if (count > 1) versions.specs.push_back(spec);
+  auto sets = sets_of(versions.specs.size(), readers.size(), most_sets);
+  if (sets.empty()) return versions;
+  sets.push_back(0);
+  keep_serving(readers, versions, sets);
+  for (const std::uint64_t set : sets) versions.sets.push_back({set, TensorVersions::no_kind});
   return versions;
 }
 

@@ -33,6 +33,7 @@ struct TensorVersions {
   bool can_make(const sharding::TensorShardSpec& from, std::size_t set) const;
   /// The index of the spec in `specs`, which has it.
   std::size_t index_of(const sharding::TensorShardSpec& spec) const;
+  bool has(const sharding::TensorShardSpec& spec) const;
 };
 
 /// All that some reader may read, ascending. `readers`: for each the specs of its strategies, equal
@@ -41,6 +42,10 @@ SpecList specs_read(std::span<const SpecList* const> readers);
 /// `kinds`: by spec of specs_read, of copies; none where memory is of no matter. With kinds, half
 /// as many sets are too many.
 TensorVersions tensor_versions(std::span<const SpecList* const> readers, std::vector<int> kinds,
+                               std::size_t most_sets = 1024);
+/// The same, without kinds, of those specs alone that several readers may read. What one reader
+/// alone may read is not in `specs`: it has its copy, if any, for itself.
+TensorVersions shared_versions(std::span<const SpecList* const> readers,
                                std::size_t most_sets = 1024);
 
 }  // namespace autopar::search

@@ -82,6 +82,22 @@ int add_sets(const VersionedTensor& tensor, const TensorVersions& versions, Cost
   return hub;
 }
 
+/// Where that are few: the sets of specs that several readers may read, and an edge for each reader
+/// that may read others. False where they are too many.
+bool add_shared_sets(const VersionedTensor& tensor, CostTables& tables,
+                     AssignmentProblem& problem) {
+  const TensorVersions& versions = tables.shared_versions(tensor.read);
+  if (versions.sets.empty()) return false;
+  add_sets(tensor, versions, tables, problem);
+  for (std::size_t k = 0; k < tensor.read.size(); ++k) {
+    const auto is_shared = [&](const TensorShardSpec& spec) { return versions.has(spec); };
+    if (std::ranges::all_of(*tensor.read[k], is_shared)) continue;
+    add_edge(problem, tensor.producer, tensor.readers[k],
+             tables.making_alone(tensor.value, tensor.made, tensor.read[k], versions));
+  }
+  return true;
+}
+
 /// Adds the memory of a set's copies, at times that several versions may share.
 void add_copies(const VersionedTensor& tensor, const TensorVersions& versions, int hub,
                 AssignmentProblem& problem) {
@@ -159,6 +175,7 @@ void add_versions(const std::vector<VersionedTensor>& tensors, CostTables& table
       if (may_matter) add_copies(tensor, counted, hub, problem);
       continue;
     }
+    if (!may_matter && add_shared_sets(tensor, tables, problem)) continue;
     const TensorVersions& versions = tables.versions(tensor.read, {});
     const int hub = versions.sets.empty() ? no_hub : add_sets(tensor, versions, tables, problem);
     if (hub == no_hub || may_matter) add_each_version(tensor, versions, hub, tables, problem);

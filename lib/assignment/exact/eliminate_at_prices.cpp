@@ -181,18 +181,23 @@ PricedChoices find_sides(const HeldElimination& elimination, const Deadline& dea
 
 }  // namespace
 
-void eliminate_at_prices(Portfolio& portfolio, SolveContext& context) {
+std::optional<ChainOfLayers> find_chain(const AssignmentProblem& problem,
+                                        const SolverParameters::Sides& parameters) {
+  auto layers = find_repeated_layers(problem, parameters.least_layers);
+  if (!layers) return std::nullopt;
+  auto elimination =
+      HeldElimination::make(problem, {.most_held = parameters.most_held,
+                                      .most_cells = parameters.most_cells,
+                                      .most_cells_of_all = parameters.most_cells_of_all});
+  if (!elimination) return std::nullopt;
+  return ChainOfLayers{std::move(*layers), std::move(*elimination)};
+}
+
+void eliminate_at_prices(const ChainOfLayers& chain, Portfolio& portfolio, SolveContext& context) {
   const SolverParameters::Sides& tuning = context.parameters().sides;
   const Subproblem& component = portfolio.component();
-  const auto layers = find_repeated_layers(component.problem, tuning.least_layers);
-  if (!layers) return;
-  const auto elimination =
-      HeldElimination::make(component.problem, {.most_held = tuning.most_held,
-                                                .most_cells = tuning.most_cells,
-                                                .most_cells_of_all = tuning.most_cells_of_all});
-  if (!elimination) return;
   const PricedChoices known =
-      find_sides(*elimination, component.deadline.share(tuning.share), portfolio, context);
+      find_sides(chain.elimination, component.deadline.share(tuning.share), portfolio, context);
   const auto sides = known.sides();
   if (!sides || portfolio.is_finished()) return;
   Subproblem whole = component;
@@ -200,7 +205,7 @@ void eliminate_at_prices(Portfolio& portfolio, SolveContext& context) {
   whole.cutoff = portfolio.goal();
   whole.prices = portfolio.relaxation().prices();
   const Incumbent mixed =
-      mix_layers(whole, *layers, sides->within->choice, sides->beyond->choice, context);
+      mix_layers(whole, chain.layers, sides->within->choice, sides->beyond->choice, context);
   if (!mixed.choice.empty()) portfolio.offer(mixed.choice);
 }
 

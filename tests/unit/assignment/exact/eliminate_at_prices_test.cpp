@@ -92,7 +92,9 @@ TEST_CASE("elimination at prices bounds a chain of layers tightly, and mixes lay
     Portfolio portfolio(component, 2, 1);
     const Deadline some_work = component.deadline.within_work(0.01);
     portfolio.relaxation().advance(1e7, impossible, some_work);
-    eliminate_at_prices(portfolio, context);
+    const auto chain = find_chain(problem, options.parameters.sides);
+    REQUIRE(chain);
+    eliminate_at_prices(*chain, portfolio, context);
     CHECK(clock.seconds > 0);
     CHECK(portfolio.bound() <= optimum);
     CHECK(portfolio.cost() >= optimum);
@@ -104,7 +106,7 @@ TEST_CASE("elimination at prices bounds a chain of layers tightly, and mixes lay
 }
 
 TEST_CASE(
-    "elimination at prices solves a chain without limits, and leaves what is no chain alone") {
+    "elimination at prices solves a chain without limits; large tables and few layers are none") {
   AssignmentProblem problem = chain_of_layers(24, 3);
   problem.usage_limits = {1'000'000};
   const Cost optimum = optimum_of(problem, 24);
@@ -115,16 +117,17 @@ TEST_CASE(
   SolveContext context{options, clock, 1};
   const Subproblem component{.problem = problem, .deadline = Deadline(1e9, clock)};
   Portfolio portfolio(component, 1, 1);
-  eliminate_at_prices(portfolio, context);
+  const auto chain = find_chain(problem, options.parameters.sides);
+  REQUIRE(chain);
+  eliminate_at_prices(*chain, portfolio, context);
   CHECK(portfolio.cost() == optimum);
   CHECK(portfolio.bound() <= optimum);
   CHECK(static_cast<double>(portfolio.bound()) > 0.99 * static_cast<double>(optimum));
 
-  SolveOptions small_tables;
-  small_tables.parameters.sides.most_cells = 10;
-  SolveContext other{small_tables, clock, 1};
-  Portfolio untouched(component, 1, 1);
-  eliminate_at_prices(untouched, other);
-  CHECK(untouched.choice().empty());
-  CHECK(untouched.bound() == 0);
+  SolverParameters::Sides small_tables;
+  small_tables.most_cells = 10;
+  CHECK(!find_chain(problem, small_tables));
+  SolverParameters::Sides many_layers;
+  many_layers.least_layers = 25;
+  CHECK(!find_chain(problem, many_layers));
 }
