@@ -17,8 +17,9 @@ constexpr double recursive_seconds_a_cell = 4e-8;
 constexpr double share_of_recursive = 0.05;
 /// The part of the time for plans on coarser meshes then.
 constexpr double share_of_coarser = 0.1;
-/// The least time for them on a core of one's own, as a part of the time left at most.
-constexpr double least_seconds_of_coarser = 2.5;
+/// The least time for them on a core of one's own, by axis of the finest of them, as a part of the
+/// time left at most.
+constexpr double least_seconds_an_axis = 1.25;
 constexpr double most_of_coarser = 0.5;
 
 /// About what choose_recursively takes.
@@ -30,8 +31,8 @@ double seconds_of_recursive(const PlanTask& task) {
 
 /// For plans on coarser meshes.
 double seconds_of_coarser(const PlanTask& task) {
-  const double least =
-      std::min(task.slowdown * least_seconds_of_coarser, most_of_coarser * task.seconds_left());
+  const double seconds = least_seconds_an_axis * (task.mesh().num_axes() - 1);
+  const double least = std::min(task.slowdown * seconds, most_of_coarser * task.seconds_left());
   return std::max(share_of_coarser * task.options.time_limit_seconds, least);
 }
 
