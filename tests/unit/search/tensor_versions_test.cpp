@@ -79,7 +79,7 @@ TEST_CASE("sets of shared versions cost what the copies cost that readers need")
   const std::vector<const char*> all{"RR",  "S0R",  "RS0",  "S1R",  "RS1",  "S2R",
                                      "RS2", "S01R", "RS01", "S0S1", "S1S2", "RR+P0"};
   const cost::CostModel model(cost::load_device_model("h200"), sharding::DeviceMesh({2, 2, 2}));
-  const graph::Value value{.name = "x", .type = graph::DataType::float32, .shape = {64, 64}};
+  const graph::Value value{"x", graph::DataType::float32, {64, 64}, {}};
   Random random(1);
   for (int round = 0; round < 50; ++round) {
     CAPTURE(round);
