@@ -184,12 +184,12 @@ class RandomGraph {
   }
 
   void bias(ValueId x) {
-    Shape shape = shape_of(x);
+    const Shape shape = shape_of(x);
     Shape small(shape.end() - pick(random_, 1, static_cast<int>(shape.size())), shape.end());
     for (std::int64_t& each : small) {
       if (chance(3)) each = 1;
     }
-    append("Add", {x, weight(small)}, std::move(shape));
+    append("Add", {x, weight(small)}, shape);
   }
 
   void activation(ValueId x) {
