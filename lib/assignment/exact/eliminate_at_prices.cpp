@@ -97,7 +97,8 @@ AssignmentProblem priced(AssignmentProblem problem, const UsagePrices& usage) {
   for (std::size_t i = 0; i < problem.nodes.size(); ++i) {
     auto& node = problem.nodes[i];
     for (std::size_t s = 0; s < node.costs.size(); ++s)
-      node.costs[s] = plus(node.costs[s], static_cast<Cost>(usage.of(i, s)));
+      node.costs[s] =
+          plus(node.costs[s], static_cast<Cost>(std::min<double>(usage.of(i, s), impossible)));
   }
   for (auto& node : problem.nodes) {
     node.usages.assign(node.costs.size(), 0);

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <vector>
 
@@ -14,14 +15,19 @@ class UsagePrices {
  public:
   /// `problem` has compressed usage (usage_rows.h); costs are multiples of 1 / scale.
   UsagePrices(const AssignmentProblem& problem, double scale)
-      : problem_(problem), scale_(scale), price_until_(problem.usage_limits.size() + 1, 0) {}
+      : problem_(problem),
+        scale_(scale),
+        highest_(std::ldexp(1 / scale, bits_of_sums - fraction_bits) / largest_usage(problem)),
+        price_until_(problem.usage_limits.size() + 1, 0) {}
 
-  /// Sets the prices by time, in the cost's unit, not negative.
+  /// Sets the prices by time, in the cost's unit, not negative. One that grows without end, as of a
+  /// limit that no choice is within, stops where sums would no longer be exact.
   void set(const std::vector<double>& prices) {
     prices_ = prices;
     WideCost sum = 0;
     for (std::size_t t = 0; t < prices.size(); ++t) {
-      const double price = std::ldexp(prices[t] * scale_, fraction_bits);
+      prices_[t] = std::min(prices[t], highest_);
+      const double price = std::ldexp(prices_[t] * scale_, fraction_bits);
       const WideCost whole = static_cast<WideCost>(std::round(price));
       price_until_[t + 1] = price_until_[t] + whole;
       sum += whole * problem_.usage_limits[t];
@@ -40,9 +46,20 @@ class UsagePrices {
 
  private:
   static constexpr int fraction_bits = 24;
+  /// Of what a usage costs at one time; those of all times together have 127.
+  static constexpr int bits_of_sums = 100;
+
+  static double largest_usage(const AssignmentProblem& problem) {
+    std::int64_t largest = 1;
+    for (const std::int64_t limit : problem.usage_limits) largest = std::max(largest, limit);
+    for (const auto& node : problem.nodes)
+      for (const std::int64_t usage : node.usages) largest = std::max(largest, usage);
+    return static_cast<double>(largest);
+  }
 
   const AssignmentProblem& problem_;
   double scale_;
+  double highest_;  ///< price
   std::vector<double> prices_;
   std::vector<WideCost> price_until_;  ///< sums before each time, in 2^-24 / scale
   double limits_cost_ = 1;
