@@ -60,8 +60,10 @@ struct Subproblem {
   std::vector<Choice> starts = {};  ///< choices to begin with, within limits or not
   Deadline deadline = {};
   Patience patience = {};
-  bool is_root = true;   ///< no branch has been taken
-  bool is_chain = true;  ///< it may be: presolve keeps tables small, so that layers stay apart
+  bool is_root = true;  ///< no branch has been taken
+  /// Whether it may be a chain of layers: then presolve keeps tables small, so that they stay
+  /// apart.
+  bool is_chain = true;
 };
 
 /// What all phases of one solve share.

@@ -82,8 +82,8 @@ int add_sets(const VersionedTensor& tensor, const TensorVersions& versions, Cost
   return hub;
 }
 
-/// Where that are few: the sets of specs that several readers may read, and an edge for each reader
-/// that may read others. False where they are too many.
+/// Adds a node for the sets of specs that several readers may read, and an edge for each reader
+/// that may read others. False, and nothing is added, where there are too many sets.
 bool add_shared_sets(const VersionedTensor& tensor, CostTables& tables,
                      AssignmentProblem& problem) {
   const TensorVersions& versions = tables.shared_versions(tensor.read);

@@ -46,7 +46,8 @@ class UsagePrices {
 
  private:
   static constexpr int fraction_bits = 24;
-  /// Of what a usage costs at one time; those of all times together have 127.
+  /// The price of a usage at one time has at most so many bits, so that sums over all times fit
+  /// into 127.
   static constexpr int bits_of_sums = 100;
 
   static double largest_usage(const AssignmentProblem& problem) {
@@ -59,7 +60,7 @@ class UsagePrices {
 
   const AssignmentProblem& problem_;
   double scale_;
-  double highest_;  ///< price
+  double highest_;  ///< the highest price, in the cost's unit
   std::vector<double> prices_;
   std::vector<WideCost> price_until_;  ///< sums before each time, in 2^-24 / scale
   double limits_cost_ = 1;

@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <functional>
+#include <random>
 #include <set>
 
+#include "assignment/local_search/forest_descent.h"
 #include "base/error.h"
 #include "plan_pricing.h"
 #include "search/operator_strategies.h"
@@ -150,6 +152,57 @@ TEST_CASE("a problem counts what a plan has alive, each copy of a tensor once an
   }
   CHECK(with_copies > 40);
   CHECK(exact_with_copies > 5);
+}
+
+TEST_CASE(
+    "specs that one of three readers alone may read are priced beside the sets of the others") {
+  graph::Graph graph;
+  graph.opsets[""] = 20;
+  const auto value = [&](const std::string& name) {
+    return graph.add_value({name, graph::DataType::float32, {8, 8, 8}, std::nullopt});
+  };
+  const auto x = value("x");
+  const auto y = value("y");
+  const auto number = [&](const std::string& name, std::int64_t n) {
+    return graph.add_constant(name, graph::Tensor::of_int64({1}, std::vector{n}));
+  };
+  const auto begin = number("begin", 0);
+  const auto middle = number("middle", 4);
+  const auto end = number("end", 8);
+  const auto axis = number("axis", 2);
+  const auto half = [&](const std::string& name) {
+    return graph.add_value({name, graph::DataType::float32, {8, 8, 4}, std::nullopt});
+  };
+  graph.inputs = {x};
+  graph.outputs = {value("relu"), half("left"), half("right")};
+  const auto& outputs = graph.outputs;
+  graph.nodes.push_back({"tanh", "Tanh", "", {x}, {y}, {}});
+  graph.nodes.push_back({"relu", "Relu", "", {y}, {outputs[0]}, {}});
+  graph.nodes.push_back({"left", "Slice", "", {y, begin, middle, axis}, {outputs[1]}, {}});
+  graph.nodes.push_back({"right", "Slice", "", {y, middle, end, axis}, {outputs[2]}, {}});
+  const cost::CostModel cost = model_of("2x2x2");
+  search::SearchOptions options;
+  options.memory = search::MemoryPolicy::unlimited();
+  const search::PlanProblem built = build_plan_problem(graph, cost, options);
+  // Of the 64 specs of y that Relu reads, the others read the 27 without a share of the last
+  // dimension: these have 3,303 sets of one to three.
+  const auto has_sets = [](const auto& node) { return node.costs.size() == 3303; };
+  REQUIRE(std::ranges::count_if(built.problem.nodes, has_sets) == 1);
+  std::mt19937 random(1);
+  int alone = 0;
+  for (int round = 0; round < 200; ++round) {
+    CAPTURE(round);
+    std::vector<int> known(built.problem.nodes.size(), assignment::open_node);
+    for (std::size_t id = 0; id < graph.nodes.size(); ++id)
+      known[id] = static_cast<int>(random() % built.operators[id]->choices.size());
+    const auto choice = assignment::complete(built.problem, std::move(known));
+    REQUIRE(choice);
+    const plan::Plan plan = decode(built, *choice, cost);
+    const double seconds = search::in_seconds(assignment::cost_of(built.problem, *choice));
+    CHECK(seconds == Approx(price_of(graph, cost, plan)).epsilon(1e-6));
+    alone += plan.operators[1].inputs[0].dims.back().empty() ? 0 : 1;
+  }
+  CHECK(alone > 20);
 }
 
 TEST_CASE("what a state follows is alive until the step ends, long after its last reader") {

@@ -15,7 +15,7 @@ TEST_CASE("prices that grow without end stay below what sums can hold") {
     prices.set({price, price});
     REQUIRE(prices.prices().front() > 0);
     REQUIRE(prices.prices().front() < 1e30);
-    // What is beyond both limits together pays more than they, what is within them no more.
+    // The first strategy uses about what both limits allow together, the second one far less.
     CHECK(prices.of(0, 0) > prices.limits_cost() / 2);
     CHECK(prices.of(0, 1) > 0);
     CHECK(prices.of(0, 1) < prices.limits_cost());
