@@ -53,7 +53,8 @@ struct Solution {
 
 struct SolveOptions {
   double time_limit_seconds = 60;
-  /// After so many deterministic seconds of work (deadline.h) a gap of this part of the cost is
+  double work_limit_seconds = unlimited_seconds;  ///< of deterministic work (deadline.h)
+  /// After so many seconds of work a gap of this part of the cost is
   /// small enough to stop.
   double patience_seconds = unlimited_seconds;
   double small_gap = 0.001;

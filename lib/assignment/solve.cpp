@@ -199,13 +199,15 @@ Solution solve(const AssignmentProblem& problem, const SolveOptions& options) {
   const Stopwatch stopwatch;
   if (!options.presolve || !has_moderate_costs(problem)) return solve_with_glpk(problem, options);
   WorkClock clock;
+  const Deadline deadline =
+      Deadline(options.time_limit_seconds, clock).within_work(options.work_limit_seconds);
   const Deadline patience =
       Deadline(unlimited_seconds, clock).within_work(options.patience_seconds);
   const int threads = options.threads > 0 ? options.threads : static_cast<int>(cores());
   SolveContext context{options, clock, threads};
   Incumbent incumbent = solve_subproblem({.problem = problem,
                                           .starts = options.starts,
-                                          .deadline = Deadline(options.time_limit_seconds, clock),
+                                          .deadline = deadline,
                                           .patience = {patience, options.small_gap}},
                                          context);
   for (const auto& start : options.starts) {

@@ -21,9 +21,10 @@ namespace {
 constexpr double share_of_least_peak = 0.5;
 /// The part for it of the time until the search must end, if that is more.
 constexpr double late_share = 0.4;
-/// A small problem has this time whatever the limit: its search ends by work, far sooner. So the
-/// least that is named is found again where it is asked for.
+/// Each search of a small problem ends by work, and has this time whatever the limit: so the least
+/// that is named is found again where it is asked for.
 constexpr double seconds_of_small = 10;
+constexpr double work_seconds_of_small = 0.5;
 /// Sums above the least, as a part of it, whose cheapest plans are tried too.
 constexpr double slacks[] = {0.0, 0.02, 0.05};
 
@@ -53,11 +54,15 @@ LeastMemory least_to_pack(const PlanTask& task, PlanProblem built, const LeastPe
   for (const double slack : slacks) {
     const double seconds =
         std::max(least_seconds, task.seconds_left() - incumbent.seconds_to_predict);
-    if (seconds <= 0 && !best.choice.empty() && !task.is_small()) break;
+    if (seconds <= 0 && !best.choice.empty()) break;
     const auto limit = static_cast<std::int64_t>((1 + slack) * static_cast<double>(least.peak));
     std::fill(limits.begin() + first, limits.end(), limit);
-    const Solution solution = solve_exactly(task, built.problem, incumbent,
-                                            {.least_seconds = std::exchange(least_seconds, 0)});
+    SolveTime time{.least_seconds = least_seconds};
+    if (task.is_small())
+      time.work_limit_seconds = work_seconds_of_small;
+    else
+      least_seconds = 0;  // the next ones have what is left
+    const Solution solution = solve_exactly(task, built.problem, incumbent, time);
     if (solution.choice.empty()) continue;
     LeastMemory cheapest = packed(task, carried_over(built, solution.choice, task), incumbent);
     if (cheapest.bytes <= best.bytes) best = std::move(cheapest);

@@ -144,6 +144,7 @@ Solution solve_exactly(const PlanTask& task, const AssignmentProblem& problem, I
   const double seconds_left = task.seconds_left() - incumbent.seconds_to_predict;
   Solution solution = assignment::solve(
       problem, {.time_limit_seconds = std::max(time.least_seconds, time.share * seconds_left),
+                .work_limit_seconds = time.work_limit_seconds,
                 .patience_seconds = time.patience_seconds,
                 .presolve = task.options.presolve,
                 .starts = incumbent.starts,

@@ -85,6 +85,7 @@ struct SolveTime {
   double least_seconds = 0;
   double patience_seconds =
       3;  ///< of work, after which a plan is good enough that is nearly proven
+  double work_limit_seconds = assignment::unlimited_seconds;
 };
 
 assignment::Solution solve_exactly(const PlanTask& task,

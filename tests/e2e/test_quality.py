@@ -60,8 +60,8 @@ class QualityTest(TemporaryFolderTest):
     def cost(self, *arguments, **options):
         return self.plan(*arguments, **options)["summary"]["cost_seconds"]
 
-    def named_least(self, mesh, memory):
-        refused = self.run_plan(mesh, memory, expect=1)
+    def named_least(self, mesh, memory, **options):
+        refused = self.run_plan(mesh, memory, expect=1, **options)
         return int(LEAST.search(refused.stderr).group(1))
 
 
@@ -192,6 +192,10 @@ class BudgetTest(QualityTest):
         less = round(0.97 * least)
         self.assertLessEqual(self.plan(MESH_FOR_LIMITS, least)["summary"]["peak_bytes"], least)
         self.assertGreater(self.named_least(MESH_FOR_LIMITS, less), less)
+
+    def test_the_least_named_does_not_depend_on_time(self):
+        least = self.named_least(MESH_FOR_LIMITS, 1)
+        self.assertEqual(self.named_least(MESH_FOR_LIMITS, 1, time_limit=0.01), least)
 
     def test_half_of_the_least_is_refused(self):
         least = self.named_least(MESH_FOR_LIMITS, 1)
