@@ -18,8 +18,8 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr auto pause_before_dialing_again = 50ms;
-/// While connections are made, another thread may be the one to hear that one is.
-constexpr auto pause_while_connecting = 20ms;
+constexpr auto shortest_pause_while_connecting = 20ms;
+constexpr int ranks_of_the_shortest_pause = 32;
 /// A rank that ends has told why just before: what it told may still be on its way.
 constexpr auto patience_for_causes = 2s;
 
@@ -96,7 +96,7 @@ void Connections::join(std::chrono::milliseconds timeout) {
     while (!is_joined(peer)) {
       tell(Sign::waits);
       if (is_out_of_reach(peer)) lose(what, peer);
-      const Deadline soon = std::min(deadline, network_.now() + pause_while_connecting);
+      const Deadline soon = std::min(deadline, network_.now() + pause_while_connecting());
       wait(what, {}, soon);
       // This process was stopped, and what came meanwhile has not been looked at.
       if (network_.now() > soon + 1s) deadline += network_.now() - soon;
@@ -107,6 +107,10 @@ void Connections::join(std::chrono::milliseconds timeout) {
     }
   }
   if (rank() == 0) tell_all({.kind = Notice::Kind::joined});
+}
+
+std::chrono::milliseconds Connections::pause_while_connecting() const {
+  return shortest_pause_while_connecting * std::max(1, self_->size / ranks_of_the_shortest_pause);
 }
 
 const Socket* Connections::outgoing(int peer, Channel channel) {
@@ -209,7 +213,7 @@ bool Connections::wait(const char* what, std::vector<pollfd> sockets, Deadline d
   const std::vector<pollfd> notices = awaited();
   sockets.insert(sockets.end(), notices.begin(), notices.end());
 
-  const Deadline soon = network_.now() + pause_while_connecting;
+  const Deadline soon = network_.now() + pause_while_connecting();
   const int ready = network_.poll(sockets, is_connecting ? std::min(deadline, soon) : deadline);
   if (ready > 0 && std::any_of(sockets.begin() + of_connecting, sockets.end(), is_ready))
     hear_notices(what);
@@ -273,7 +277,7 @@ void Connections::await_cause(const char* what) {
       network_.now() + std::min<std::chrono::milliseconds>(patience_for_causes, timeout_);
   while (network_.now() < until) {
     tell(Sign::waits);
-    wait(what, {}, std::min(until, network_.now() + pause_while_connecting));
+    wait(what, {}, std::min(until, network_.now() + pause_while_connecting()));
   }
 }
 

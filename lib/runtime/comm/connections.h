@@ -42,6 +42,9 @@ class Connections {
   bool has_left(int peer) const { return signs_.has_left(peer); }
   const SignsOfLife& signs() const { return signs_; }
 
+  /// While connections are made, another thread may be the one to hear that one is, and who waits
+  /// looks again after so long: more with many ranks, which may share a machine's cores.
+  std::chrono::milliseconds pause_while_connecting() const;
   /// The connection to send over; null until it is made, which begins by this call.
   const Socket* outgoing(int peer, Channel channel);
   /// The connection to receive from; null until the peer has made it.

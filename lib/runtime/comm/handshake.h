@@ -148,6 +148,7 @@ class AcceptedHandshake {
   const Hello& hello() const { return hello_; }
   const std::string& address() const { return address_; }
   Deadline since() const { return since_; }
+  bool has_said_hello() const { return has_answered_; }
   Socket take() { return messages_.take(); }
 
  private:

@@ -12,7 +12,8 @@ namespace {
 
 using namespace std::chrono_literals;
 
-/// For one that has connected to prove who it is; ranks do it at once.
+/// For one that has connected to say hello. Ranks do it at once, but many of them on few cores take
+/// turns for long. Who has said it takes a place for as long as there are enough.
 constexpr auto patience = 10s;
 constexpr std::size_t spare_places = 64;
 
@@ -36,27 +37,35 @@ std::string reason_of(AcceptedHandshake::State state) {
 }  // namespace
 
 std::optional<IncomingPeer> Listener::take() {
+  if (proven_.empty()) hear_unproven();
+  if (proven_.empty()) return std::nullopt;
+  IncomingPeer peer = std::move(proven_.front());
+  proven_.pop_front();
+  return peer;
+}
+
+void Listener::hear_unproven() {
   accept_all();
-  const Deadline now = socket_.network().now();
-  for (auto peer = unproven_.begin(); peer != unproven_.end();) {
-    const AcceptedHandshake::State state = peer->advance();
-    if (state == AcceptedHandshake::State::proven) {
-      IncomingPeer taken{
-          .socket = peer->take(), .hello = peer->hello(), .address = peer->address()};
-      unproven_.erase(peer);
-      return taken;
-    }
-    if (state != AcceptedHandshake::State::under_way) {
-      turn_away(*peer, reason_of(state));
-    } else if (now - peer->since() > patience) {
-      turn_away(*peer, "said nothing");
-    } else {
-      ++peer;
-      continue;
-    }
-    peer = unproven_.erase(peer);
+  Network& network = socket_.network();
+  const Deadline now = network.now();
+  std::vector<pollfd> sockets;
+  for (const AcceptedHandshake& peer : unproven_) sockets.push_back(peer.awaited());
+  network.poll(sockets, now);
+  std::deque<AcceptedHandshake> rest;
+  for (std::size_t i = 0; i < sockets.size(); ++i) {
+    AcceptedHandshake& peer = unproven_[i];
+    using State = AcceptedHandshake::State;
+    const State state = sockets[i].revents != 0 ? peer.advance() : State::under_way;
+    if (state == State::proven)
+      proven_.push_back({.socket = peer.take(), .hello = peer.hello(), .address = peer.address()});
+    else if (state != State::under_way)
+      turn_away(peer, reason_of(state));
+    else if (!peer.has_said_hello() && now - peer.since() > patience)
+      turn_away(peer, "said nothing");
+    else
+      rest.push_back(std::move(peer));
   }
-  return std::nullopt;
+  unproven_ = std::move(rest);
 }
 
 std::optional<IncomingPeer> Listener::next(Deadline deadline) {
@@ -93,7 +102,8 @@ void Listener::accept_all() {
 }
 
 void Listener::turn_away_oldest() {
-  turn_away(unproven_.front(), "said nothing");
+  const AcceptedHandshake& oldest = unproven_.front();
+  turn_away(oldest, oldest.has_said_hello() ? "did not prove who it is" : "said nothing");
   unproven_.pop_front();
 }
 

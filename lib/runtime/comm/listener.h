@@ -43,12 +43,14 @@ class Listener {
 
  private:
   void accept_all();
+  void hear_unproven();
   void turn_away_oldest();
   void turn_away(const AcceptedHandshake& stranger, const std::string& why);
 
   Socket socket_;
   std::shared_ptr<const Introduction> self_;
   std::deque<AcceptedHandshake> unproven_;  ///< the oldest first
+  std::deque<IncomingPeer> proven_;         ///< that nobody has taken yet
   Strangers strangers_;
 };
 

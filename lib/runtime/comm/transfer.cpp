@@ -14,8 +14,6 @@ namespace autopar::runtime {
 
 namespace {
 
-/// Another thread may be the one to hear that a connection is made.
-constexpr auto pause_while_connecting = std::chrono::milliseconds(20);
 /// One call moves so many, which stay in the caches while their checksum is made.
 constexpr std::size_t bytes_at_once = std::size_t{256} << 10;
 
@@ -59,7 +57,7 @@ void Transfer::finish() {
               own_timeout_.value_or(connections_.timeout()), network.now());
   while (move()) {
     const std::vector<pollfd> sockets = awaited();
-    const Deadline soon = network.now() + pause_while_connecting;
+    const Deadline soon = network.now() + connections_.pause_while_connecting();
     connections_.wait(what_, sockets,
                       lacks_links_ ? std::min(vigil.next_look(), soon) : vigil.next_look());
     const Deadline now = network.now();

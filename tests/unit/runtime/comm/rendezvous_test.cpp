@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "runtime/comm/listener.h"
+#include "unit/runtime/comm/forwarding_network.h"
 #include "unit/runtime/comm/tcp_world.h"
 
 using namespace autopar;
@@ -23,6 +24,19 @@ constexpr auto barrier = [](HostCommunicator& world) { world.barrier(); };
 std::string error_of(const Rendezvous& rank) { return errors_of({rank}, barrier).front(); }
 
 Deadline soon() { return std::chrono::steady_clock::now() + 1min; }
+
+/// A network whose clock a test can put forward.
+class PutForwardNetwork final : public ForwardingNetwork {
+ public:
+  void put_forward(std::chrono::seconds time) { ahead_ += time; }
+  Deadline now() override { return below_.now() + ahead_; }
+  int poll(std::span<pollfd> handles, Deadline deadline) override {
+    return below_.poll(handles, deadline - ahead_);
+  }
+
+ private:
+  std::chrono::seconds ahead_{0};
+};
 
 /// Comes to a place where somebody will listen soon.
 Socket connect_soon(const Endpoint& place) {
@@ -289,6 +303,32 @@ TEST_CASE("strangers that are idle keep no rank out") {
     CHECK(errors_of({ranks[1], ranks[2]}, barrier) == std::vector<std::string>(2));
   }
   CHECK(of_host.empty());
+}
+
+TEST_CASE("who says nothing is turned away, and a rank that is slow to prove who it is is not") {
+  const Endpoint place = free_endpoint();
+  PutForwardNetwork network;
+  Listener listener(listen_at(network, place),
+                    std::make_shared<const Introduction>(introduction_of(0)));
+  const Socket silent = connect_soon(place);
+  const Introduction self = introduction_of(1);
+  Dialing slow(system_network(), resolve(place).front(), self, 0, Channel::data);
+  while (!slow.is_connected()) slow.advance();
+  for (int ready = 0; ready == 0;) {
+    CHECK_FALSE(listener.take());
+    pollfd answer = slow.awaited();
+    ready = system_network().poll({&answer, 1}, system_network().now() + 1ms);
+  }
+
+  network.put_forward(1h);
+  CHECK_FALSE(listener.take());
+  CHECK(listener.strangers().count == 1);
+  CHECK_THAT(listener.strangers().last, Contains("said nothing"));
+
+  std::optional<IncomingPeer> peer;
+  while (!peer && slow.advance() == Dialing::State::under_way) peer = listener.take();
+  REQUIRE(peer);
+  CHECK(peer->hello.rank == 1);
 }
 
 TEST_CASE("strangers are told of when a rank is missing") {

@@ -8,6 +8,7 @@
 
 #include "conformance/communicator_conformance.h"
 #include "runtime/comm/socket.h"
+#include "unit/runtime/comm/forwarding_network.h"
 #include "unit/runtime/comm/tcp_world.h"
 
 using namespace autopar;
@@ -18,7 +19,7 @@ using Catch::Matchers::Contains;
 namespace {
 
 /// The system's network, with somebody on the way who keeps what is sent and may change it.
-class TappedNetwork final : public Network {
+class TappedNetwork final : public ForwardingNetwork {
  public:
   /// Changes bit 0 of the byte of that number among all that are sent.
   void flip(std::size_t place) { flipped_ = place; }
@@ -40,30 +41,8 @@ class TappedNetwork final : public Network {
     if (sent > 0) heard_ += bytes.substr(0, static_cast<std::size_t>(sent));
     return sent;
   }
-  ssize_t receive(int socket, std::span<const iovec> parts) override {
-    return below_.receive(socket, parts);
-  }
-  ssize_t peek(int socket, std::span<std::byte> bytes) override {
-    return below_.peek(socket, bytes);
-  }
-  Deadline now() override { return below_.now(); }
-  void sleep_until(Deadline time) override { below_.sleep_until(time); }
-  int listen(const SocketAddress& address) override { return below_.listen(address); }
-  int accept(int listener) override { return below_.accept(listener); }
-  int connect(const SocketAddress& address) override { return below_.connect(address); }
-  int connect_error(int socket) override { return below_.connect_error(socket); }
-  void close(int handle) noexcept override { below_.close(handle); }
-  SocketAddress local_address(int socket) override { return below_.local_address(socket); }
-  SocketAddress peer_address(int socket) override { return below_.peer_address(socket); }
-  std::int64_t unsent(int socket) noexcept override { return below_.unsent(socket); }
-  int make_alarm() override { return below_.make_alarm(); }
-  void ring(int alarm) noexcept override { below_.ring(alarm); }
-  int poll(std::span<pollfd> handles, Deadline deadline) override {
-    return below_.poll(handles, deadline);
-  }
 
  private:
-  Network& below_ = system_network();
   std::mutex tapping_;
   std::string heard_;
   std::size_t flipped_ = static_cast<std::size_t>(-1);
