@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <exception>
+#include <functional>
 #include <iterator>
 #include <limits>
 #include <map>
@@ -13,28 +14,31 @@
 #include "base/error.h"
 #include "base/interruption.h"
 #include "base/stopwatch.h"
+#include "search/coarse_plan.h"
 #include "search/operator_bound.h"
 
 namespace autopar::search {
 
 namespace {
 
-/// Every further mesh axis multiplies an operator's strategies by about 5, and the tables of two
-/// operators by the square of that: a problem has been seen to take 20 times as long to build.
-constexpr double growth_an_axis = 20;
-
+/// A problem on one mesh axis more has been seen to take so many times as long to build, at most,
+/// by the axes before: its operators' strategies multiply, and tables of two with their square.
+constexpr double growths_an_axis[] = {5, 10, 30};
 /// The part of a mesh's time that its problem may take to build: else nothing is found in the rest.
 constexpr double most_to_build = 0.5;
 
-/// The part of the time in which meshes have equal shares. The rest goes to those that look best
-/// then.
+/// The part of the time in which each mesh is searched for the first time. The rest goes to those
+/// that look best then.
 constexpr double share_of_first_round = 0.6;
+/// What a mesh has in the first round at least, and another search later on, as parts of all time.
+constexpr double least_share_at_first = 1.0 / 15;
+constexpr double least_share_again = 0.1;
 /// The part of the time left for the one that looks best, while others may yet be better.
 constexpr double share_of_best = 0.6;
-/// Time that is too little for another search, as a part of the limit.
-constexpr double least_share = 0.1;
 /// A mesh whose plan is proven to this part is not searched again.
 constexpr double small_gap = 1e-3;
+/// Problems on more axes take too much memory for many of them to be kept.
+constexpr int most_axes_of_kept_plans = 2;
 
 /// Each axis more multiplies a stage's strategies, and a third has not been seen to pay.
 constexpr int most_axes_of_stage = 2;
@@ -57,8 +61,10 @@ using LongestBuilds = std::map<int, double>;
 double expected_seconds(const LongestBuilds& longest, int axes) {
   const auto more = longest.upper_bound(axes);
   if (more == longest.begin()) return 0;
-  const auto& [known, seconds] = *std::prev(more);
-  return seconds * std::pow(growth_an_axis, axes - known);
+  auto [known_axes, seconds] = *std::prev(more);
+  for (int from = known_axes; from < axes; ++from)
+    seconds *= growths_an_axis[std::min<int>(from, std::ssize(growths_an_axis)) - 1];
+  return seconds;
 }
 
 /// The search of one mesh: a plan, or why there is none.
@@ -69,13 +75,13 @@ struct Attempt {
   std::int64_t least_bytes = std::numeric_limits<std::int64_t>::max();  ///< as NothingFits has it
 };
 
-/// `least_seconds`: no plan on any mesh takes less. `coarser`: the best plan so far, if any.
+/// `least_seconds`: no plan on any mesh takes less. `coarser`: a plan to begin with, or null.
 Attempt search_on(const Profiles& profiles, const SearchOptions& options, double least_seconds,
-                  const std::optional<JointPlan>& coarser) {
+                  const JointPlan* coarser) {
   Attempt attempt{.trial = {.mesh = mesh_of(profiles)}};
   MeshTrial& trial = attempt.trial;
   try {
-    attempt.solved = search_plan(profiles, options, coarser ? &*coarser : nullptr);
+    attempt.solved = search_plan(profiles, options, coarser);
     const double seconds = attempt.solved->predicted.cost_seconds;
     trial.cost_seconds = seconds;
     trial.lower_bound_seconds =
@@ -104,69 +110,112 @@ Attempt search_on(const Profiles& profiles, const SearchOptions& options, double
   }
 }
 
-/// Both were of the same mesh.
+/// Both are of the same mesh.
 void improve(MeshTrial& known, const MeshTrial& again) {
   known.lower_bound_seconds = std::max(known.lower_bound_seconds, again.lower_bound_seconds);
-  if (!again.cost_seconds) return;
-  known.cost_seconds = std::min(known.cost_seconds.value_or(infinity), *again.cost_seconds);
-  known.refusal.clear();
+  if (again.cost_seconds)
+    known.cost_seconds = std::min(known.cost_seconds.value_or(infinity), *again.cost_seconds);
+  known.refusal = known.cost_seconds ? std::string() : again.refusal;
 }
 
-/// The searches of all meshes, one after the other.
+/// The searches of all meshes, one after the other. All lists are by mesh.
 struct MeshSearches {
   std::span<const Profiles> meshes;
   const SearchOptions& options;
   const double least_seconds;  ///< no plan on any mesh takes less
-  std::optional<JointPlan> best{};
-  std::vector<MeshTrial> trials{};  ///< by mesh, of those searched or left out so far
+  std::vector<MeshTrial> trials{};
+  std::vector<bool> is_searched = std::vector<bool>(meshes.size(), false);
+  std::vector<std::optional<JointPlan>> plans{meshes.size()};  ///< the best one and those kept
+  std::optional<std::size_t> best{};
   LongestBuilds longest{};
   std::exception_ptr refusal{};  ///< with the least memory
   std::int64_t least_bytes = std::numeric_limits<std::int64_t>::max();
   double glpk_seconds = 0;
 
-  bool may_be_worth_it(std::size_t i, double seconds) const {
-    if (i == 0) return true;
-    if (was_interrupted()) return !best;
-    if (best && best->predicted.cost_seconds <= least_seconds) return false;
-    return expected_seconds(longest, mesh_of(meshes[i]).num_axes()) < most_to_build * seconds;
+  MeshSearches(std::span<const Profiles> on, const SearchOptions& with)
+      : meshes(on), options(with), least_seconds(least_seconds_on(mesh(0).num_devices(), on[0])) {
+    for (std::size_t i = 0; i < meshes.size(); ++i)
+      trials.push_back({.mesh = mesh(i), .lower_bound_seconds = least_seconds});
   }
 
-  void leave_out(std::size_t i) {
-    trials.push_back({.mesh = mesh_of(meshes[i]), .lower_bound_seconds = least_seconds});
+  const sharding::DeviceMesh& mesh(std::size_t i) const { return mesh_of(meshes[i]); }
+  double best_seconds() const { return best ? *trials[*best].cost_seconds : infinity; }
+
+  /// The cheapest plan that mesh i can begin with, of a coarser mesh or its own; null if none.
+  const JointPlan* start_of(std::size_t i) const {
+    const JointPlan* start = nullptr;
+    for (const auto& plan : plans) {
+      if (!plan || !runs_between(plan->plans.front().mesh, mesh(i))) continue;
+      if (!start || plan->predicted.cost_seconds < start->predicted.cost_seconds) start = &*plan;
+    }
+    return start;
   }
 
-  /// For the first time, or once more.
+  /// What mesh i need not exceed: the least cost on it and on those that it refines.
+  double known_seconds(std::size_t i) const {
+    double least = infinity;
+    for (const MeshTrial& trial : trials)
+      if (trial.cost_seconds && runs_between(trial.mesh, mesh(i)))
+        least = std::min(least, *trial.cost_seconds);
+    return least;
+  }
+
+  /// The next mesh to search for the first time: of those with fewest axes, one that refines the
+  /// best mesh, and of these the most even one. None where their problems would take too long.
+  std::optional<std::size_t> next_new(double seconds) const {
+    const auto rank = [&](std::size_t i) {
+      return std::tuple(mesh(i).num_axes(), known_seconds(i),
+                        std::ranges::max(mesh(i).axis_sizes()));
+    };
+    std::optional<std::size_t> next;
+    for (std::size_t i = 0; i < meshes.size(); ++i)
+      if (!is_searched[i] && (!next || rank(i) < rank(*next))) next = i;
+    const bool is_first = std::ranges::none_of(is_searched, std::identity());
+    if (is_first || !next) return next;
+    if (best_seconds() <= least_seconds || (was_interrupted() && best)) return std::nullopt;
+    const double to_build = expected_seconds(longest, mesh(*next).num_axes());
+    return to_build < most_to_build * seconds ? next : std::nullopt;
+  }
+
+  /// The mesh to search once more, among those that have a plan and may have one below the best:
+  /// one whose cost and bound are low.
+  std::optional<std::size_t> next_again(const std::vector<bool>& is_again) const {
+    const auto rank = [&](std::size_t i) {
+      return std::sqrt(trials[i].lower_bound_seconds * known_seconds(i));
+    };
+    std::optional<std::size_t> next;
+    for (std::size_t i = 0; i < trials.size(); ++i) {
+      const bool may_win = trials[i].lower_bound_seconds < (1 - small_gap) * best_seconds();
+      if (is_again[i] || !trials[i].cost_seconds || !may_win) continue;
+      if (!next || rank(i) < rank(*next)) next = i;
+    }
+    return next;
+  }
+
   void search(std::size_t i, double seconds) {
     SearchOptions own = options;
     own.time_limit_seconds = seconds;
-    own.warns = options.warns && trials.empty();
-    Attempt attempt = search_on(meshes[i], own, least_seconds, best);
-    if (i == trials.size())
-      trials.push_back(attempt.trial);
-    else
-      improve(trials[i], attempt.trial);
+    own.warns = options.warns && std::ranges::none_of(is_searched, std::identity());
+    Attempt attempt = search_on(meshes[i], own, least_seconds, start_of(i));
+    improve(trials[i], attempt.trial);
+    is_searched[i] = true;
     if (attempt.refusal && (!refusal || attempt.least_bytes < least_bytes))
       refusal = attempt.refusal;
     least_bytes = std::min(least_bytes, attempt.least_bytes);
-    if (!attempt.solved) return;
-    const SearchReport& found = attempt.solved->report;
-    glpk_seconds += found.glpk_seconds;
-    double& longest_of_these = longest[mesh_of(meshes[i]).num_axes()];
-    longest_of_these = std::max(longest_of_these, found.build_seconds);
-    if (!best || attempt.trial.cost_seconds < best->predicted.cost_seconds)
-      best = std::move(attempt.solved);
+    if (attempt.solved) keep(i, std::move(*attempt.solved));
   }
 
-  /// The mesh of the least bound among those that have a plan and may have one below the best.
-  std::optional<std::size_t> most_promising(const std::vector<bool>& is_again) const {
-    std::optional<std::size_t> next;
-    for (std::size_t i = 0; i < trials.size(); ++i) {
-      const double bound = trials[i].lower_bound_seconds;
-      const bool may_win = bound < (1 - small_gap) * best->predicted.cost_seconds;
-      if (is_again[i] || !trials[i].cost_seconds || !may_win) continue;
-      if (!next || bound < trials[*next].lower_bound_seconds) next = i;
-    }
-    return next;
+  void keep(std::size_t i, JointPlan solved) {
+    glpk_seconds += solved.report.glpk_seconds;
+    double& longest_of_these = longest[mesh(i).num_axes()];
+    longest_of_these = std::max(longest_of_these, solved.report.build_seconds);
+    const double seconds = solved.predicted.cost_seconds;
+    const bool is_best = !best || seconds < plans[*best]->predicted.cost_seconds;
+    if (is_best && best && mesh(*best).num_axes() > most_axes_of_kept_plans) plans[*best].reset();
+    if (is_best) best = i;
+    const bool is_kept = is_best || mesh(i).num_axes() <= most_axes_of_kept_plans;
+    if (is_kept && (!plans[i] || seconds < plans[i]->predicted.cost_seconds))
+      plans[i] = std::move(solved);
   }
 };
 
@@ -257,31 +306,31 @@ JointPlan search_meshes(std::span<const Profiles> meshes, const SearchOptions& o
   if (meshes.size() == 1) return search_plan(meshes.front(), options);
   const InterruptionGuard guard{SIGINT};  // Ctrl-C: the best mesh so far will do
   const Stopwatch stopwatch;
-  MeshSearches searches{meshes, options,
-                        least_seconds_on(mesh_of(meshes.front()).num_devices(), meshes.front())};
+  MeshSearches searches(meshes, options);
   const auto seconds_left = [&](double share) {
     return std::max(0.0, share * options.time_limit_seconds - stopwatch.seconds());
   };
-  for (std::size_t i = 0; i < meshes.size(); ++i) {
+  const double least_at_first = least_share_at_first * options.time_limit_seconds;
+  for (std::size_t left = meshes.size(); left > 0; --left) {
     // What one mesh does not need is for those behind it.
-    const double seconds =
-        seconds_left(share_of_first_round) / static_cast<double>(meshes.size() - i);
-    if (searches.may_be_worth_it(i, seconds))
-      searches.search(i, seconds);
-    else
-      searches.leave_out(i);
+    const double share = seconds_left(share_of_first_round) / static_cast<double>(left);
+    const double seconds = std::max(share, least_at_first);
+    const auto next = searches.next_new(seconds);
+    if (!next) break;
+    searches.search(*next, seconds);
+    if (searches.best && seconds_left(share_of_first_round) < least_at_first) break;
   }
   if (!searches.best) refuse(searches.refusal, searches.trials);
   std::vector<bool> is_again(meshes.size(), false);
-  while (seconds_left(1) > least_share * options.time_limit_seconds && !was_interrupted()) {
-    const auto next = searches.most_promising(is_again);
+  while (seconds_left(1) > least_share_again * options.time_limit_seconds && !was_interrupted()) {
+    const auto next = searches.next_again(is_again);
     if (!next) break;
     is_again[*next] = true;
     searches.search(*next, share_of_best * seconds_left(1));
   }
   const double bound =
       std::ranges::min(searches.trials, {}, &MeshTrial::lower_bound_seconds).lower_bound_seconds;
-  JointPlan& best = *searches.best;
+  JointPlan& best = *searches.plans[*searches.best];
   const double cost_seconds = best.predicted.cost_seconds;
   SearchReport& report = best.report;
   // Costs are rounded to picoseconds, which bounds by operators are not.
