@@ -6,7 +6,7 @@
 #include "planner/shard_flavour.h"
 #include "planner/strategy_file.h"
 #include "search/annotated_pins.h"
-#include "search/search_meshes.h"
+#include "search/logical_meshes.h"
 
 namespace autopar::planner {
 

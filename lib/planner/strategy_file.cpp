@@ -8,6 +8,7 @@
 #include "graph/onnx/onnx_overview.h"
 #include "planner/find_plan.h"
 #include "search/annotated_pins.h"
+#include "search/logical_meshes.h"
 
 namespace autopar::planner {
 namespace {

@@ -1,20 +1,17 @@
 #include "search/search_meshes.h"
 
 #include <algorithm>
-#include <cmath>
 #include <exception>
-#include <functional>
 #include <iterator>
 #include <limits>
 #include <map>
 #include <optional>
-#include <tuple>
 #include <utility>
 
-#include "base/error.h"
 #include "base/interruption.h"
 #include "base/stopwatch.h"
 #include "search/coarse_plan.h"
+#include "search/mesh_order.h"
 #include "search/operator_bound.h"
 
 namespace autopar::search {
@@ -35,16 +32,8 @@ constexpr double least_share_at_first = 1.0 / 15;
 constexpr double least_share_again = 0.1;
 /// The part of the time left for the one that looks best, while others may yet be better.
 constexpr double share_of_best = 0.6;
-/// A mesh whose plan is proven to this part is not searched again.
-constexpr double small_gap = 1e-3;
 /// Problems on more axes take too much memory for many of them to be kept.
 constexpr int most_axes_of_kept_plans = 2;
-
-/// Each axis more multiplies a stage's strategies, and a third has not been seen to pay.
-constexpr int most_axes_of_stage = 2;
-
-/// Beyond so many, whole nodes come in powers of two and half as many more.
-constexpr int nodes_one_by_one = 16;
 
 constexpr double infinity = std::numeric_limits<double>::infinity();
 
@@ -124,7 +113,6 @@ struct MeshSearches {
   const SearchOptions& options;
   const double least_seconds;  ///< no plan on any mesh takes less
   std::vector<MeshTrial> trials{};
-  std::vector<bool> is_searched = std::vector<bool>(meshes.size(), false);
   std::vector<std::optional<JointPlan>> plans{meshes.size()};  ///< the best one and those kept
   std::optional<std::size_t> best{};
   LongestBuilds longest{};
@@ -151,54 +139,19 @@ struct MeshSearches {
     return start;
   }
 
-  /// What mesh i need not exceed: the least cost on it and on those that it refines.
-  double known_seconds(std::size_t i) const {
-    double least = infinity;
-    for (const MeshTrial& trial : trials)
-      if (trial.cost_seconds && runs_between(trial.mesh, mesh(i)))
-        least = std::min(least, *trial.cost_seconds);
-    return least;
-  }
-
-  /// The next mesh to search for the first time: of those with fewest axes, one that refines the
-  /// best mesh, and of these the most even one. None where their problems would take too long.
-  std::optional<std::size_t> next_new(double seconds) const {
-    const auto rank = [&](std::size_t i) {
-      return std::tuple(mesh(i).num_axes(), known_seconds(i),
-                        std::ranges::max(mesh(i).axis_sizes()));
-    };
-    std::optional<std::size_t> next;
-    for (std::size_t i = 0; i < meshes.size(); ++i)
-      if (!is_searched[i] && (!next || rank(i) < rank(*next))) next = i;
-    const bool is_first = std::ranges::none_of(is_searched, std::identity());
-    if (is_first || !next) return next;
-    if (best_seconds() <= least_seconds || (was_interrupted() && best)) return std::nullopt;
-    const double to_build = expected_seconds(longest, mesh(*next).num_axes());
-    return to_build < most_to_build * seconds ? next : std::nullopt;
-  }
-
-  /// The mesh to search once more, among those that have a plan and may have one below the best:
-  /// one whose cost and bound are low.
-  std::optional<std::size_t> next_again(const std::vector<bool>& is_again) const {
-    const auto rank = [&](std::size_t i) {
-      return std::sqrt(trials[i].lower_bound_seconds * known_seconds(i));
-    };
-    std::optional<std::size_t> next;
-    for (std::size_t i = 0; i < trials.size(); ++i) {
-      const bool may_win = trials[i].lower_bound_seconds < (1 - small_gap) * best_seconds();
-      if (is_again[i] || !trials[i].cost_seconds || !may_win) continue;
-      if (!next || rank(i) < rank(*next)) next = i;
-    }
-    return next;
+  /// Whether to search mesh i in so many seconds for the first time, or to end with those so far.
+  bool is_worth_it(std::size_t i, double seconds) const {
+    if (std::ranges::none_of(trials, was_searched)) return true;
+    if (best_seconds() <= least_seconds || (was_interrupted() && best)) return false;
+    return expected_seconds(longest, mesh(i).num_axes()) < most_to_build * seconds;
   }
 
   void search(std::size_t i, double seconds) {
     SearchOptions own = options;
     own.time_limit_seconds = seconds;
-    own.warns = options.warns && std::ranges::none_of(is_searched, std::identity());
+    own.warns = options.warns && std::ranges::none_of(trials, was_searched);
     Attempt attempt = search_on(meshes[i], own, least_seconds, start_of(i));
     improve(trials[i], attempt.trial);
-    is_searched[i] = true;
     if (attempt.refusal && (!refusal || attempt.least_bytes < least_bytes))
       refusal = attempt.refusal;
     least_bytes = std::min(least_bytes, attempt.least_bytes);
@@ -219,79 +172,7 @@ struct MeshSearches {
   }
 };
 
-using Sizes = std::vector<int>;
-
-/// Ordered, of at most so many factors.
-std::vector<Sizes> factorisations(int number, std::size_t most = sharding::DeviceMesh::max_axes) {
-  if (number == 1) return {{}};
-  std::vector<Sizes> found;
-  for (int factor = 2; most > 0 && factor <= number; ++factor) {
-    if (number % factor != 0) continue;
-    for (Sizes& rest : factorisations(number / factor, most - 1)) {
-      rest.insert(rest.begin(), factor);
-      found.push_back(std::move(rest));
-    }
-  }
-  return found;
-}
-
-bool is_round(int nodes) {
-  while (nodes % 2 == 0) nodes /= 2;
-  return nodes == 1 || nodes == 3;
-}
-
-Submesh submesh_of(int devices, const cost::DeviceModel& device) {
-  Submesh made{devices, logical_meshes(devices, device.gpus_per_node)};
-  const int fewest = made.views.front().num_axes();
-  std::erase_if(made.views, [&](const sharding::DeviceMesh& view) {
-    return view.num_axes() > std::max(most_axes_of_stage, fewest);
-  });
-  return made;
-}
-
 }  // namespace
-
-int devices_of_a_node(int devices, int devices_per_node) {
-  return devices_per_node > 0 ? std::min(devices, devices_per_node) : devices;
-}
-
-std::vector<sharding::DeviceMesh> logical_meshes(int devices, int devices_per_node) {
-  [[maybe_unused]] const sharding::DeviceMesh all({devices});  // throws where there are too many
-  const int within = devices_of_a_node(devices, devices_per_node);
-  if (devices % within != 0) {
-    fail("{} devices fill no whole number of nodes of {}: use a multiple, or give a --mesh",
-         devices, devices_per_node);
-  }
-  std::vector<Sizes> found;
-  for (const Sizes& nodes : factorisations(devices / within)) {
-    for (const Sizes& inner : factorisations(within)) {
-      Sizes sizes = nodes;
-      sizes.insert(sizes.end(), inner.begin(), inner.end());
-      if (sizes.size() <= sharding::DeviceMesh::max_axes) found.push_back(std::move(sizes));
-    }
-  }
-  std::ranges::sort(found, {}, [](const Sizes& sizes) { return std::tuple(sizes.size(), sizes); });
-  std::vector<sharding::DeviceMesh> meshes;
-  for (Sizes& sizes : found) meshes.emplace_back(sizes.empty() ? Sizes{1} : std::move(sizes));
-  return meshes;
-}
-
-std::vector<Submesh> submeshes(int devices, const cost::DeviceModel& device,
-                               const std::optional<sharding::DeviceMesh>& mesh) {
-  if (mesh) return {{mesh->num_devices(), {*mesh}}};
-  const int per_node = devices_of_a_node(devices, device.gpus_per_node);
-  if (devices % per_node != 0) {
-    fail("{} devices fill no whole number of nodes of {}: use a multiple", devices, per_node);
-  }
-  std::vector<Submesh> found;
-  for (int within = 1; within < per_node; within *= 2) found.push_back(submesh_of(within, device));
-  for (int nodes = 1; nodes * per_node <= devices; ++nodes) {
-    const bool is_all = nodes * per_node == devices;
-    if (nodes <= nodes_one_by_one || is_round(nodes) || is_all)
-      found.push_back(submesh_of(nodes * per_node, device));
-  }
-  return found;
-}
 
 SolvedPlan search_meshes(const graph::Graph& graph, std::span<const cost::CostModel> meshes,
                          const SearchOptions& options) {
@@ -315,15 +196,15 @@ JointPlan search_meshes(std::span<const Profiles> meshes, const SearchOptions& o
     // What one mesh does not need is for those behind it.
     const double share = seconds_left(share_of_first_round) / static_cast<double>(left);
     const double seconds = std::max(share, least_at_first);
-    const auto next = searches.next_new(seconds);
-    if (!next) break;
+    const auto next = next_new_mesh(searches.trials);
+    if (!next || !searches.is_worth_it(*next, seconds)) break;
     searches.search(*next, seconds);
     if (searches.best && seconds_left(share_of_first_round) < least_at_first) break;
   }
   if (!searches.best) refuse(searches.refusal, searches.trials);
   std::vector<bool> is_again(meshes.size(), false);
   while (seconds_left(1) > least_share_again * options.time_limit_seconds && !was_interrupted()) {
-    const auto next = searches.next_again(is_again);
+    const auto next = next_mesh_again(searches.trials, searches.best_seconds(), is_again);
     if (!next) break;
     is_again[*next] = true;
     searches.search(*next, share_of_best * seconds_left(1));

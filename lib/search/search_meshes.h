@@ -8,36 +8,11 @@
 
 namespace autopar::search {
 
-/// How many devices stand in a node where `devices` are used: all of them where they stand in none
-/// (0 a node), or in one.
-int devices_of_a_node(int devices, int devices_per_node);
-
-/// Every way to arrange the devices as a mesh: the ordered factorisations of their number, within
-/// DeviceMesh::max_axes, those of fewest axes first. (Order matters: of two axes that split one
-/// dimension, the first is the major one.) Where there are several nodes of `devices_per_node`
-/// devices (0: no nodes), nodes and devices of a node are factorised apart, nodes first, so that
-/// each axis lies within a node or leads from node to node. Throws Error where the devices fill no
-/// whole number of nodes.
-std::vector<sharding::DeviceMesh> logical_meshes(int devices, int devices_per_node);
-
-/// The devices of a stage and the ways to arrange them (Alpa, OSDI 22, section 5.2).
-struct Submesh {
-  int devices = 1;
-  std::vector<sharding::DeviceMesh> views;  ///< fewest axes first
-};
-
-/// What a stage may have of `devices`, the smallest first: 2^m devices within a node, or whole
-/// nodes (beyond 16 nodes 2^m, 3 * 2^m, or all, which keeps a search for hundreds of nodes short),
-/// in every view of at most two axes (or the ones with fewest, where all have more). With `mesh`,
-/// that alone. Throws Error where the devices fill no whole number of nodes.
-std::vector<Submesh> submeshes(int devices, const cost::DeviceModel& device,
-                               const std::optional<sharding::DeviceMesh>& mesh);
-
 /// The cheapest plans over several meshes of the same devices, `meshes` having the same profiles on
 /// each. Those of fewest axes are searched first and preferred where plans cost the same.
-/// `options.time_limit_seconds` is for all meshes together; a mesh that there is no time for is left
-/// out. The report tells of every mesh; its lower bound is the least of all meshes', of those left
-/// out too, and an optimum is proven only where no mesh can have a cheaper plan. Throws as
+/// `options.time_limit_seconds` is for all meshes together; a mesh that there is no time for is
+/// left out. The report tells of every mesh; its lower bound is the least of all meshes', of those
+/// left out too, and an optimum is proven only where no mesh can have a cheaper plan. Throws as
 /// search_plan where there is no plan on any mesh: where none fits the memory limit, the error that
 /// names the least memory.
 JointPlan search_meshes(std::span<const std::vector<Profile>> meshes, const SearchOptions& options);

@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "base/interruption.h"
 #include "base/stopwatch.h"
+#include "search/logical_meshes.h"
 #include "search/operator_bound.h"
 #include "search/search_meshes.h"
 #include "search/stages/similar_pipeline.h"

@@ -15,6 +15,7 @@
 #include "base/error.h"
 #include "base/interruption.h"
 #include "base/stopwatch.h"
+#include "search/logical_meshes.h"
 #include "search/operator_bound.h"
 #include "search/plan_builder.h"
 #include "search/search_meshes.h"

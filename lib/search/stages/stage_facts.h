@@ -9,7 +9,8 @@
 #include "assignment/assignment_problem.h"
 #include "cost/cost_model.h"
 #include "graph/stage_graph.h"
-#include "search/search_meshes.h"
+#include "search/logical_meshes.h"
+#include "search/search_plan.h"
 #include "search/stages/layers.h"
 
 namespace autopar::search {

@@ -1,4 +1,5 @@
 #include "search/search_meshes.h"
+#include "search/logical_meshes.h"
 
 #include <algorithm>
 #include <catch2/catch.hpp>

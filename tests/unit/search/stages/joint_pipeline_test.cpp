@@ -6,7 +6,7 @@
 #include <map>
 #include <set>
 
-#include "search/search_meshes.h"
+#include "search/logical_meshes.h"
 #include "search/stages/similar_pipeline.h"
 #include "unit/program/random_graph.h"
 #include "unit/search/stages/decoder_sketch.h"

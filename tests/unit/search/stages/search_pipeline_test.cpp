@@ -10,6 +10,7 @@
 #include <set>
 #include <utility>
 
+#include "search/logical_meshes.h"
 #include "search/plan_builder.h"
 #include "search/search_meshes.h"
 #include "search/stages/layers.h"
