@@ -199,7 +199,8 @@ JointPlan search_meshes(std::span<const Profiles> meshes, const SearchOptions& o
     const auto next = next_new_mesh(searches.trials);
     if (!next || !searches.is_worth_it(*next, seconds)) break;
     searches.search(*next, seconds);
-    if (searches.best && seconds_left(share_of_first_round) < least_at_first) break;
+    // Where none has a plan yet, the others have all of the time.
+    if (seconds_left(searches.best ? share_of_first_round : 1) < least_at_first) break;
   }
   if (!searches.best) refuse(searches.refusal, searches.trials);
   std::vector<bool> is_again(meshes.size(), false);
