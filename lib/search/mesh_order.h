@@ -18,8 +18,8 @@ bool was_searched(const MeshTrial& trial);
 /// infinite where there is none.
 double known_seconds(std::span<const MeshTrial> trials, const sharding::DeviceMesh& mesh);
 
-/// The first of those that were not searched: of those with fewest axes, of these that refine the
-/// best mesh, the most even one. nullopt where all were.
+/// The next of those that were not searched: fewest axes first, of these the ones that refine the
+/// mesh of the cheapest plan, of these the most even one. nullopt where all were.
 std::optional<std::size_t> next_new_mesh(std::span<const MeshTrial> trials);
 
 /// The one to search once more: whose cost and bound are low, among those that have a plan and may

@@ -16,7 +16,7 @@ struct PipelineOptions {
   int microbatches = 1;
   plan::Objective objective = plan::Objective::latency;
   /// Every stage's mesh; otherwise each has the devices and the view that serve best
-  /// (search_meshes.h).
+  /// (logical_meshes.h).
   std::optional<sharding::DeviceMesh> mesh;
   int layers = 0;  ///< between which stages may be cut; 0: chosen (layers.h)
   /// Plans that are better than the answer by no more than this part of its cost may be missed; 0

@@ -211,6 +211,25 @@ TEST_CASE("a seed gives the same answer on a busy machine, where patience ends t
   CHECK(unproven > 3);
 }
 
+TEST_CASE(
+    "a limit of work ends a search before it has a proof, and the same way on a busy machine") {
+  std::mt19937 random(74);
+  for (int round = 0; round < 4; ++round) {
+    const AssignmentProblem problem = random_dense_problem(random, {.nodes = 20});
+    const SolveOptions options{.time_limit_seconds = 1e6,
+                               .work_limit_seconds = 0.05,
+                               .threads = 1 + round % 2,
+                               .parameters = glpk_up_to(0)};
+    const Solution calm = solve(problem, options);
+    const Load load(2);
+    const Solution busy = solve(problem, options);
+    CAPTURE(round);
+    CHECK(calm.status == Status::feasible);
+    CHECK(busy.choice == calm.choice);
+    CHECK(busy.lower_bound == calm.lower_bound);
+  }
+}
+
 TEST_CASE("without time the status is honest and solve's bound holds") {
   std::mt19937 random(67);
   for (int round = 0; round < 300; ++round) {
