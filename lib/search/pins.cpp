@@ -178,16 +178,19 @@ void check_pin_names(const std::vector<Pin>& pins, const std::vector<std::string
   problems.throw_if_any();
 }
 
+void check_names(const std::vector<Pin>& pins, const graph::Graph& graph, Problems& problems) {
+  const std::vector<graph::NodeId> producers = graph::producers(graph);
+  for (const Pin& pin : pins)
+    if (!names_operator(pin, graph))
+      problems.collect([&] { check_names_tensor(pin, graph, producers); });
+}
+
 Pins::Pins(const std::vector<Pin>& pins, const graph::Graph& graph, Problems* problems)
     : pins_(pins) {
   Problems own;
-  const std::vector<graph::NodeId> producers = graph::producers(graph);
-  for (const Pin& pin : pins_) {
-    is_for_operators_.push_back(names_operator(pin, graph));
-    if (!is_for_operators_.back())
-      (problems ? *problems : own).collect([&] { check_names_tensor(pin, graph, producers); });
-  }
+  check_names(pins_, graph, problems ? *problems : own);
   own.throw_if_any();
+  for (const Pin& pin : pins_) is_for_operators_.push_back(names_operator(pin, graph));
 }
 
 const Pin* Pins::pin_of(const std::string& op_name) const {

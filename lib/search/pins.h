@@ -53,12 +53,15 @@ bool names_anything(const Pin& pin, const graph::Graph& graph);
 /// globs.
 void check_pin_names(const std::vector<Pin>& pins, const std::vector<std::string>& names);
 
+/// Adds an Error for each entry that matches no operator, model input or constant.
+void check_names(const std::vector<Pin>& pins, const graph::Graph& graph, Problems& problems);
+
 /// The pins of one graph. An entry whose name matches an operator is for operators alone, except
 /// for the tensor of exactly that name.
 class Pins {
  public:
-  /// Throws Error for an entry that matches no operator, model input or constant, or adds it to
-  /// `problems`. Keeps a reference to `pins`.
+  /// Throws Error for what check_names finds, or adds it to `problems`. Keeps a reference to
+  /// `pins`.
   Pins(const std::vector<Pin>& pins, const graph::Graph& graph, Problems* problems = nullptr);
 
   bool is_pinned(const std::string& op_name) const { return pin_of(op_name) != nullptr; }

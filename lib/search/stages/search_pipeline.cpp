@@ -445,7 +445,9 @@ FoundPipeline search(const PipelineTask& task) {
   if (pipeline.stages == 1 || task.microbatch.nodes.empty())
     return one_stage(task, task.microbatch, pipeline.microbatches, task.options);
   require_enough_devices(task);
-  Pins(task.options.pins, task.microbatch);  // throws for one that names nothing
+  Problems problems;
+  check_names(task.options.pins, task.microbatch, problems);
+  problems.throw_if_any();
   if (pipeline.stages == 0 && task.devices() == 1 && pipeline.microbatches == 1)
     return one_stage(task, task.whole, 1, task.options);
   if (task.options.warns) warn_of_missing_rules(task.microbatch);
