@@ -39,14 +39,12 @@ OpShardSpec strategy_of(const Graph& graph, const Node& node,
                         const std::vector<TensorShardSpec>& specs, const DeviceMesh& mesh) {
   const auto rule = sharding_rule(graph, node);
   require(rule.has_value(), "the parts of a decomposition have rules");
-  const auto lies_so = [&](ValueId input, const TensorShardSpec& spec) {
-    return input == graph::no_value || spec == specs[input];
-  };
-  for (OpShardSpec& choice : enumerate_op_shard_specs(graph, node, *rule, mesh)) {
-    const bool scatters = std::ranges::count(choice.reductions, ReduceFunction::reduce_scatter) > 0;
-    if (!scatters && std::ranges::equal(node.inputs, choice.inputs, lies_so))
+  std::vector<TensorShardSpec> inputs;
+  for (const ValueId input : node.inputs)
+    inputs.push_back(input == graph::no_value ? TensorShardSpec() : specs[input]);
+  for (OpShardSpec& choice : op_shard_specs_reading(graph, node, *rule, mesh, inputs))
+    if (std::ranges::count(choice.reductions, ReduceFunction::reduce_scatter) == 0)
       return std::move(choice);
-  }
   throw InternalError("internal error: " + node.name +
                       " cannot be split as its rule decomposes it");
 }

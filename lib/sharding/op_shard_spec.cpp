@@ -67,16 +67,24 @@ class ChoiceMaker {
     // A decomposition has reshapes, which cannot be split where they have no elements.
     const bool is_empty = std::ranges::find(rule_.factors, 0, &Factor::size) != rule_.factors.end();
     if (is_empty && splits_normalized(rule_, factor_axes)) return false;
-    for (int rank = 0; rank < mesh_.num_devices(); ++rank) {
-      const auto ranges = factor_ranges(rule_, factor_axes, mesh_, rank);
-      for (std::size_t f = 0; f < ranges.size(); ++f) {
-        const Factor& factor = rule_.factors[f];
-        const std::int64_t parts = mesh_.group_size(factor_axes[f]);
-        if (factor.never_empty && ranges[f].size() == 0 && factor.size > 0) return false;
-        if (factor.even && ranges[f].size() * parts != factor.size) return false;
-      }
+    for (std::size_t f = 0; f < factor_axes.size(); ++f) {
+      const Factor& factor = rule_.factors[f];
+      if (is_even(factor, factor_axes[f])) continue;
+      if (factor.even || (factor.never_empty && leaves_one_empty(factor, factor_axes[f])))
+        return false;
     }
     return true;
+  }
+
+  bool is_even(const Factor& factor, const std::vector<int>& axes) const {
+    return factor.size % mesh_.group_size(axes) == 0;
+  }
+
+  bool leaves_one_empty(const Factor& factor, const std::vector<int>& axes) const {
+    for (int rank = 0; rank < mesh_.num_devices(); ++rank)
+      if (shard_range({0, factor.size}, axes, mesh_, mesh_.coordinates(rank)).size() == 0)
+        return true;
+    return false;
   }
 
   /// Nullopt where an axis would stand twice, or where the shares of a dimension's factors are not
@@ -105,6 +113,8 @@ class ChoiceMaker {
     std::int64_t size = 1;
     for (const int f : factors) size *= rule_.factors[f].size;
     if (size == 0) return false;  // no step splits a dimension without elements
+    const int major = factors.front();
+    if (factor_axes[major] == axes && is_even(rule_.factors[major], axes)) return true;
     for (int rank = 0; rank < mesh_.num_devices(); ++rank) {
       const auto ranges = factor_ranges(rule_, factor_axes, mesh_, rank);
       const Range by_factors = span_in_dimension(factors, rule_, ranges);
@@ -182,23 +192,33 @@ void append_reductions(OpShardSpec choice, std::span<const Shape> outputs, std::
   }
 }
 
-/// Calls `visit` with each way to give every mesh axis one of `targets` targets or none (-1), all
-/// none first, the last axis changing fastest. An axis of size 1 splits nothing and gets none.
+/// By mesh axis, the targets that it may have, ascending; -1 is none.
+using AxisTargets = std::vector<std::vector<int>>;
+
+/// Any of so many targets, or none. An axis of size 1 splits nothing and gets none.
+AxisTargets all_targets(const DeviceMesh& mesh, int targets) {
+  AxisTargets all(mesh.axis_sizes().size(), {-1});
+  for (int axis = 0; axis < mesh.num_axes(); ++axis)
+    for (int target = 0; mesh.axis_size(axis) > 1 && target < targets; ++target)
+      all[axis].push_back(target);
+  return all;
+}
+
+/// Calls `visit` with each way to give every mesh axis one of its targets, all first ones first, the
+/// last axis changing fastest.
 template <typename Visit>
-void for_each_assignment(const DeviceMesh& mesh, int targets, Visit visit) {
-  std::vector<int> target(mesh.axis_sizes().size(), -1);
+void for_each_assignment(const AxisTargets& targets, Visit visit) {
+  if (std::ranges::any_of(targets, &std::vector<int>::empty)) return;
+  std::vector<std::size_t> digits(targets.size(), 0);
+  std::vector<int> target;
   while (true) {
+    target.clear();
+    for (std::size_t axis = 0; axis < digits.size(); ++axis)
+      target.push_back(targets[axis][digits[axis]]);
     visit(target);
-    int axis = mesh.num_axes() - 1;
-    for (; axis >= 0; --axis) {
-      int& digit = target[axis];
-      if (mesh.axis_size(axis) > 1 && digit + 1 < targets) {
-        ++digit;
-        break;
-      }
-      digit = -1;
-    }
-    if (axis < 0) return;
+    std::size_t axis = digits.size();
+    while (axis > 0 && ++digits[axis - 1] == targets[axis - 1].size()) digits[--axis] = 0;
+    if (axis == 0) return;
   }
 }
 
@@ -249,17 +269,26 @@ std::string to_string(const OpShardSpec& spec) {
   return text;
 }
 
-std::vector<OpShardSpec> enumerate_op_shard_specs(const ShardingRule& rule, const DeviceMesh& mesh,
-                                                  std::span<const Shape> inputs,
-                                                  std::span<const Shape> outputs,
-                                                  const PartialUse& partial) {
-  require(rule.inputs.size() == inputs.size() && rule.outputs.size() == outputs.size(),
-          "a rule names every tensor of its operator");
-  const std::vector<int> factors = splittable_factors(rule);
+/// Whether an operator that reads its inputs in these specs may split the factor by the axis, or
+/// none (-1) by it.
+bool may_split(int factor, int axis, const ShardingRule& rule,
+               std::span<const TensorShardSpec> inputs) {
+  for (std::size_t i = 0; i < inputs.size(); ++i)
+    for (std::size_t d = 0; d < rule.inputs[i].size(); ++d) {
+      const bool has_factor = std::ranges::count(rule.inputs[i][d], factor) > 0;
+      const bool is_split = std::ranges::count(inputs[i].dims[d], axis) > 0;
+      if (has_factor != is_split) return false;
+    }
+  return true;
+}
+
+/// The strategies whose targets, first the factors and then the partial groups, are among these.
+std::vector<OpShardSpec> enumerate(const ShardingRule& rule, const DeviceMesh& mesh,
+                                   std::span<const Shape> outputs, const PartialUse& partial,
+                                   const std::vector<int>& factors, const AxisTargets& targets) {
   const ChoiceMaker maker(rule, mesh);
   std::vector<OpShardSpec> choices;
-  const std::size_t targets = factors.size() + partial.groups.size();
-  for_each_assignment(mesh, static_cast<int>(targets), [&](const std::vector<int>& target) {
+  for_each_assignment(targets, [&](const std::vector<int>& target) {
     FactorAxes factor_axes(rule.factors.size());
     GroupAxes group_axes(rule.linear.size());
     for (std::size_t axis = 0; axis < target.size(); ++axis) {
@@ -276,6 +305,35 @@ std::vector<OpShardSpec> enumerate_op_shard_specs(const ShardingRule& rule, cons
   return choices;
 }
 
+std::vector<OpShardSpec> enumerate_op_shard_specs(const ShardingRule& rule, const DeviceMesh& mesh,
+                                                  std::span<const Shape> inputs,
+                                                  std::span<const Shape> outputs,
+                                                  const PartialUse& partial) {
+  require(rule.inputs.size() == inputs.size() && rule.outputs.size() == outputs.size(),
+          "a rule names every tensor of its operator");
+  const std::vector<int> factors = splittable_factors(rule);
+  const std::size_t targets = factors.size() + partial.groups.size();
+  return enumerate(rule, mesh, outputs, partial, factors,
+                   all_targets(mesh, static_cast<int>(targets)));
+}
+
+std::vector<OpShardSpec> op_shard_specs_reading(const graph::Graph& graph, const graph::Node& node,
+                                                const ShardingRule& rule, const DeviceMesh& mesh,
+                                                std::span<const TensorShardSpec> inputs) {
+  const std::vector<int> factors = splittable_factors(rule);
+  AxisTargets targets = all_targets(mesh, static_cast<int>(factors.size()));
+  for (int axis = 0; axis < mesh.num_axes(); ++axis)
+    std::erase_if(targets[axis], [&](int target) {
+      return !may_split(target < 0 ? target : factors[target], axis, rule, inputs);
+    });
+  std::vector<OpShardSpec> choices =
+      enumerate(rule, mesh, output_shapes(graph, node), {}, factors, targets);
+  std::erase_if(choices, [&](const OpShardSpec& choice) {
+    return !std::ranges::equal(choice.inputs, inputs);
+  });
+  return choices;
+}
+
 std::vector<TensorShardSpec> enumerate_tensor_shard_specs(const Shape& shape,
                                                           const DeviceMesh& mesh) {
   std::vector<std::size_t> dims;
@@ -283,7 +341,8 @@ std::vector<TensorShardSpec> enumerate_tensor_shard_specs(const Shape& shape,
     if (shape[d] > 1) dims.push_back(d);
   }
   std::vector<TensorShardSpec> specs;
-  for_each_assignment(mesh, static_cast<int>(dims.size()), [&](const std::vector<int>& target) {
+  const AxisTargets targets = all_targets(mesh, static_cast<int>(dims.size()));
+  for_each_assignment(targets, [&](const std::vector<int>& target) {
     TensorShardSpec spec = TensorShardSpec::replicated(shape.size());
     for (std::size_t axis = 0; axis < target.size(); ++axis) {
       if (target[axis] < 0) continue;
