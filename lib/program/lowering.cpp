@@ -82,10 +82,7 @@ class Versions {
     VersionId version = base(value);
     const auto [entry, is_new] = known_.try_emplace({value, spec}, 0);
     if (!is_new) return entry->second;
-    const graph::Value& tensor = program_.graph.value(value);
-    const sharding::Connection connection = sharding::connect(
-        base_specs_.at(value), spec, tensor.shape, tensor.type, program_.mesh, price_);
-    for (const ReshardStep& step : connection.steps) {
+    for (const ReshardStep& step : steps_to(spec, value)) {
       const VersionId next = add({value, step.after});
       program_.instructions.push_back({graph::no_node, step, {version}, {next}});
       version = next;
@@ -99,10 +96,24 @@ class Versions {
   }
 
  private:
+  using Ends = std::tuple<TensorShardSpec, TensorShardSpec, graph::Shape, graph::DataType>;
+
+  /// From the base version, looked for once for all values alike, since layers repeat.
+  const std::vector<ReshardStep>& steps_to(const TensorShardSpec& spec, ValueId value) {
+    const auto& [shape, type] =
+        std::tie(program_.graph.value(value).shape, program_.graph.value(value).type);
+    const TensorShardSpec& from = base_specs_.at(value);
+    const auto [entry, is_new] = steps_.try_emplace(Ends{from, spec, shape, type});
+    if (is_new)
+      entry->second = sharding::connect(from, spec, shape, type, program_.mesh, price_).steps;
+    return entry->second;
+  }
+
   Program& program_;
   const sharding::StepPrice price_;
   const std::map<ValueId, TensorShardSpec> base_specs_;
   std::map<std::pair<ValueId, TensorShardSpec>, VersionId> known_;
+  std::map<Ends, std::vector<ReshardStep>> steps_;
 };
 
 /// Appends the steps that make the base version, and returns the version that they begin with.
