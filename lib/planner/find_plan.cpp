@@ -37,8 +37,7 @@ program::BatchInputs find_batch_or_tell_pins(const graph::Graph& graph, const Pl
   program::BatchInputs batch;
   Problems problems;
   const bool is_found = problems.collect([&] { batch = program::find_batch(graph, plan.batch); });
-  if (!is_found && !plan.strategy.empty())
-    search::check_names(pins_by_name(plan), graph, problems);
+  if (!is_found && !plan.strategy.empty()) search::check_names(pins_by_name(plan), graph, problems);
   problems.throw_if_any();
   return batch;
 }

@@ -63,8 +63,10 @@ struct CoarseProblem {
   CoarseProblem(const PlanProblem& fine, std::span<const Profile> fine_profiles,
                 const sharding::DeviceMesh& mesh, const SearchOptions& options)
       : profiles(fine_profiles.begin(), fine_profiles.end()) {
-    for (Profile& profile : profiles)
+    for (Profile& profile : profiles) {
       profile.cost = &costs.emplace_back(profile.cost->device(), mesh);
+      profile.near = {};
+    }
     built = build_plan_problem(profiles, options);
     built.problem.usage_limits = fine.problem.usage_limits;
   }
@@ -113,6 +115,13 @@ AxisRuns with_one_axis_less(const cost::CostModel& fine) {
       runs.push_back({axis});
   }
   return runs;
+}
+
+plan::Plan refined(plan::Plan coarse, const AxisRuns& runs, const sharding::DeviceMesh& fine) {
+  coarse.mesh = fine;
+  for (OpShardSpec& strategy : coarse.operators) strategy = refined(std::move(strategy), runs);
+  for (auto& [value, spec] : coarse.stored) spec = refined(std::move(spec), runs);
+  return coarse;
 }
 
 std::optional<std::vector<int>> refined(const PlanProblem& coarse, const std::vector<int>& choice,

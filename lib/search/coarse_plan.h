@@ -22,6 +22,10 @@ std::optional<AxisRuns> runs_between(const sharding::DeviceMesh& coarse,
 /// a node or both leave it, else the first two. At least two axes.
 AxisRuns with_one_axis_less(const cost::CostModel& fine);
 
+/// The same plan on the finer mesh: what one axis splits, all axes of its run split. Predictions
+/// are kept.
+plan::Plan refined(plan::Plan coarse, const AxisRuns& runs, const sharding::DeviceMesh& fine);
+
 /// The cheapest choice of the fine problem in which operators and stored tensors lie as in the
 /// coarse one's: what one axis splits there, all axes of its run split here. Both problems are of
 /// the same profiles. Limits are not looked at. nullopt where the fine problem lacks one of the

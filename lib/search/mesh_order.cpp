@@ -36,9 +36,12 @@ double known_seconds(std::span<const MeshTrial> trials, const sharding::DeviceMe
   return least;
 }
 
-std::optional<std::size_t> next_new_mesh(std::span<const MeshTrial> trials) {
+std::optional<std::size_t> next_new_mesh(std::span<const MeshTrial> trials, int most_axes) {
   return least_of(
-      trials, [&](std::size_t i) { return !was_searched(trials[i]); },
+      trials,
+      [&](std::size_t i) {
+        return !was_searched(trials[i]) && trials[i].mesh.num_axes() <= most_axes;
+      },
       [&](const MeshTrial& trial) {
         return std::tuple(trial.mesh.num_axes(), known_seconds(trials, trial.mesh),
                           std::ranges::max(trial.mesh.axis_sizes()));

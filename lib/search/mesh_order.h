@@ -18,9 +18,10 @@ bool was_searched(const MeshTrial& trial);
 /// infinite where there is none.
 double known_seconds(std::span<const MeshTrial> trials, const sharding::DeviceMesh& mesh);
 
-/// The next of those that were not searched: fewest axes first, of these the ones that refine the
-/// mesh of the cheapest plan, of these the most even one. nullopt where all were.
-std::optional<std::size_t> next_new_mesh(std::span<const MeshTrial> trials);
+/// The next of those of at most so many axes that were not searched: fewest axes first, of these
+/// the ones that refine the mesh of the cheapest plan, of these the most even one. nullopt where
+/// all were.
+std::optional<std::size_t> next_new_mesh(std::span<const MeshTrial> trials, int most_axes);
 
 /// The one to search once more: whose cost and bound are low, among those that have a plan and may
 /// have one below `best_seconds`. nullopt where there is none beside those that `is_again` marks.

@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "graph/arena.h"
+#include "plan/plan.h"
 #include "sharding/decomposition.h"
 
 namespace autopar::search {
@@ -28,6 +29,13 @@ void append(std::string& key, const std::vector<std::vector<std::vector<int>>>& 
     }
     append(key, -2);
   }
+}
+
+void append_strategy(std::string& key, const sharding::OpShardSpec& strategy) {
+  append(key, {strategy.factor_axes});
+  for (const auto* tensors : {&strategy.inputs, &strategy.computed, &strategy.outputs})
+    for (const sharding::TensorShardSpec& tensor : *tensors)
+      append(key, {tensor.dims, {tensor.partial}});
 }
 
 /// All that strategies and their prices depend on, as bytes.
@@ -114,11 +122,13 @@ std::int64_t arena_bytes(const graph::Value& value, const sharding::TensorShardS
 }
 
 StrategyTable::StrategyTable(const graph::Graph& graph, const cost::CostModel& cost,
-                             const Pins& pins, KeepPartial keep, double weight)
+                             const Pins& pins, KeepPartial keep, double weight,
+                             const Neighbourhood& near)
     : graph_(graph),
       cost_(cost),
       pins_(pins),
       weight_(weight),
+      near_(near),
       rules_(rules_of(graph)),
       partial_uses_(
           partial_uses(graph, rules_, pins.name_partial_values() ? KeepPartial::anywhere : keep)) {}
@@ -137,6 +147,12 @@ void StrategyTable::drop_without_collectives(const graph::Node& node, const Shar
         node.name, only->name);
 }
 
+std::vector<const sharding::OpShardSpec*> StrategyTable::planned(graph::NodeId id) const {
+  std::vector<const sharding::OpShardSpec*> strategies;
+  for (const plan::Plan* plan : near_.plans) strategies.push_back(&plan->operators[id]);
+  return strategies;
+}
+
 std::shared_ptr<const OperatorStrategies> StrategyTable::of(graph::NodeId id) {
   const graph::Node& node = graph_.node(id);
   const bool has_rule = rules_[id].has_value();
@@ -147,13 +163,19 @@ std::shared_ptr<const OperatorStrategies> StrategyTable::of(graph::NodeId id) {
   key += cost_.price_key(graph_, node);
   append(key, -3);
   if (pins_.is_pinned(node.name)) key += node.name;
+  const std::vector<const sharding::OpShardSpec*> near = planned(id);
+  for (const sharding::OpShardSpec* strategy : near) append_strategy(key, *strategy);
   auto& made = made_[key];
   if (made) return made;
 
   OperatorStrategies strategies;
   strategies.has_rule = has_rule;
-  strategies.choices = pins_.allowed(
-      node.name, sharding::enumerate_op_shard_specs(graph_, node, rule, cost_.mesh(), partial));
+  strategies.choices =
+      sharding::op_shard_specs_near(graph_, node, rule, cost_.mesh(), partial, near, near_.axes);
+  if (strategies.choices.empty())
+    strategies.choices =
+        sharding::enumerate_op_shard_specs(graph_, node, rule, cost_.mesh(), partial);
+  strategies.choices = pins_.allowed(node.name, std::move(strategies.choices));
   drop_without_collectives(node, rule, strategies.choices);
   for (const sharding::OpShardSpec& choice : strategies.choices) {
     const double seconds = cost_.operator_seconds(graph_, node, rule, choice) +

@@ -11,6 +11,7 @@
 #include "graph/graph.h"
 #include "search/partial_flow.h"
 #include "search/pins.h"
+#include "search/profile.h"
 
 namespace autopar::search {
 
@@ -24,17 +25,21 @@ struct OperatorStrategies {
   bool has_rule = true;                    ///< false: only replicated, for want of a rule
 };
 
-/// Makes them, once for all operators with the same rule, shapes, types, partial values and pin.
+/// Makes them, once for all operators with the same rule, shapes, types, partial values and pin,
+/// and the same strategies in the plans of the neighbourhood.
 class StrategyTable {
  public:
   /// Costs are times the weight.
   StrategyTable(const graph::Graph& graph, const cost::CostModel& cost, const Pins& pins,
-                KeepPartial keep = KeepPartial::where_it_may_save, double weight = 1);
+                KeepPartial keep = KeepPartial::where_it_may_save, double weight = 1,
+                const Neighbourhood& near = {});
   /// Throws Error where the operator's pin, or what the device's collectives allow of it, leaves
   /// none, or a price is implausible.
   std::shared_ptr<const OperatorStrategies> of(graph::NodeId id);
 
  private:
+  /// The operator's strategies in the plans of the neighbourhood.
+  std::vector<const sharding::OpShardSpec*> planned(graph::NodeId id) const;
   void drop_without_collectives(const graph::Node& node, const sharding::ShardingRule& rule,
                                 std::vector<sharding::OpShardSpec>& choices) const;
 
@@ -42,6 +47,7 @@ class StrategyTable {
   const cost::CostModel& cost_;
   const Pins& pins_;
   const double weight_;
+  const Neighbourhood near_;
   const NodeRules rules_;
   const std::vector<sharding::PartialUse> partial_uses_;
   std::map<std::string, std::shared_ptr<const OperatorStrategies>> made_;

@@ -19,7 +19,8 @@ struct PartContext {
   /// `pins` are those of this profile alone; what is wrong with them goes to `problems`.
   PartContext(const graph::Graph& of_graph, std::span<const graph::ValueId> inputs_received,
               const cost::CostModel& cost_model, double weight, std::vector<Pin> pins_of_it,
-              KeepPartial keep, int first_node, Problems& problems);
+              const Neighbourhood& near_plans, KeepPartial keep, int first_node,
+              Problems& problems);
   PartContext(const PartContext&) = delete;
 
   const graph::Graph& graph;
@@ -27,6 +28,7 @@ struct PartContext {
   const std::set<graph::ValueId> received;  ///< inputs that come from another mesh
   const std::vector<Pin> own_pins;
   const Pins pins;
+  const Neighbourhood near;
   StrategyTable strategies;
   const GraphUses uses;
   CostTables tables;

@@ -44,6 +44,7 @@
 #include "search/joined_weights.h"
 #include "search/part_context.h"
 #include "search/versioned_tensors.h"
+#include "sharding/axis_uses.h"
 #include "sharding/cross_mesh.h"
 
 namespace autopar::search {
@@ -151,6 +152,15 @@ struct StoredTensors {
   std::map<int, std::size_t> added{};           ///< by weight, its index in PlanProblem::stored
 };
 
+/// Those near the value's in the plans, or all where none is.
+SpecList near_specs(const Neighbourhood& near, ValueId value, int num_axes, SpecList all) {
+  std::vector<const TensorShardSpec*> planned;
+  for (const plan::Plan* plan : near.plans) planned.push_back(&plan->stored.at(value));
+  SpecList kept = all;
+  sharding::keep_near(kept, planned, num_axes, near.axes);
+  return kept.empty() ? all : kept;
+}
+
 /// What the rank that needs most of a weight needs, by spec.
 std::vector<std::int64_t> weight_usages(const Value& value, const SpecList& specs,
                                         const sharding::DeviceMesh& mesh) {
@@ -205,6 +215,7 @@ void add_stored_tensors(const std::deque<PartContext>& contexts, std::size_t par
     else
       stored.specs =
           is_weight ? specs_for_all(value, contexts) : stored_specs(value, mesh, context.pins);
+    stored.specs = near_specs(context.near, value_id, mesh.num_axes(), std::move(stored.specs));
     std::vector<std::int64_t> usages;
     if (is_weight) {
       usages = weight_usages(value, stored.specs, mesh);
@@ -283,6 +294,7 @@ struct PartGraph {
   const cost::CostModel& cost;
   double weight;
   std::vector<Pin> pins;
+  Neighbourhood near{};
 };
 
 /// Nodes that were added since the last call are the part's.
@@ -299,7 +311,7 @@ PlanProblem build(std::vector<PartGraph> graphs, const SearchOptions& options,
   int first_node = 0;
   for (PartGraph& each : graphs) {
     contexts.emplace_back(each.graph, each.received, each.cost, each.weight, std::move(each.pins),
-                          options.keep_partial, first_node, problems);
+                          each.near, options.keep_partial, first_node, problems);
     check_pins(contexts.back(), problems);
     const int end_node = first_node + static_cast<int>(each.graph.nodes.size());
     built.parts.push_back({each.weight, first_node, end_node, {}});
@@ -353,8 +365,8 @@ PlanProblem build_plan_problem(std::span<const Profile> profiles, const SearchOp
   std::vector<PartGraph> graphs;
   for (std::size_t p = 0; p < profiles.size(); ++p) {
     const Profile& each = profiles[p];
-    graphs.push_back(
-        {each.stage->graph, each.stage->received, *each.cost, each.weight, std::move(pins[p])});
+    graphs.push_back({each.stage->graph, each.stage->received, *each.cost, each.weight,
+                      std::move(pins[p]), each.near});
   }
   return build(std::move(graphs), options, counted);
 }

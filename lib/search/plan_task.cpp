@@ -37,10 +37,10 @@ std::int64_t summed_peak(const PlanTask& task, const std::vector<int>& choice, s
 std::int64_t predicted_peak(const PlanTask& task, const std::vector<int>& choice,
                             const plan::Plan& plan, std::size_t part) {
   const SearchOptions& options = task.options;
-  const auto& [stage, cost, weight, name] = task.profiles[part];
+  const Profile& profile = task.profiles[part];
   return options.rank0_bytes + weight_bytes_of_others(task.built, choice, part) +
-         program::predict_peak_bytes(*stage, plan, cost->device(), options.microbatches,
-                                     options.run_bytes);
+         program::predict_peak_bytes(*profile.stage, plan, profile.cost->device(),
+                                     options.microbatches, options.run_bytes);
 }
 
 /// The cost of a plan beyond its operators'.
@@ -70,6 +70,7 @@ SearchReport report_of(const PlanTask& task, Incumbent& best, Cost lower_bound) 
   return {.method = task.options.method,
           .search_seconds = task.stopwatch.seconds(),
           .build_seconds = task.build_seconds,
+          .predict_seconds = best.seconds_to_predict,
           .glpk_seconds = best.glpk_seconds,
           .lower_bound_seconds = std::max(0.0, in_seconds(lower_bound)),
           .proven_optimal = best.cost == lower_bound,

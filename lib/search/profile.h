@@ -6,9 +6,18 @@
 
 #include "cost/cost_model.h"
 #include "graph/stage_graph.h"
+#include "plan/plan.h"
 #include "search/pins.h"
 
 namespace autopar::search {
+
+/// Strategies that use all mesh axes but a few as those of some plan do. A problem of these alone
+/// is small on many axes, too, and its best plan is a step of descent from those plans: all
+/// operators may change at once, each on a few axes.
+struct Neighbourhood {
+  std::vector<const plan::Plan*> plans;  ///< of the graph, on the mesh; none: all strategies
+  int axes = 1;                          ///< so many may be used otherwise
+};
 
 /// The model under one binding of its symbolic dimensions. Several are planned together: weights
 /// and states lie one way for all of them, operators may be split differently in each, and the
@@ -18,6 +27,7 @@ struct Profile {
   const cost::CostModel* cost = nullptr;     ///< fitted to this graph; all are of one mesh
   double weight = 1;                         ///< above 0
   std::string name{};                        ///< what pins call it
+  Neighbourhood near{};                      ///< to which the search keeps
 };
 
 /// The pins that are for each profile: all that say nothing of profiles and name something in it,

@@ -2,9 +2,7 @@
 
 #include <algorithm>
 #include <exception>
-#include <iterator>
 #include <limits>
-#include <map>
 #include <optional>
 #include <utility>
 
@@ -13,20 +11,19 @@
 #include "search/coarse_plan.h"
 #include "search/mesh_order.h"
 #include "search/operator_bound.h"
+#include "search/search_by_descent.h"
+#include "sharding/device_mesh.h"
 
 namespace autopar::search {
 
 namespace {
 
-/// A problem on one mesh axis more has been seen to take so many times as long to build, at most,
-/// by the axes before: its operators' strategies multiply, and tables of two with their square.
-constexpr double growths_an_axis[] = {5, 10, 30};
-/// The part of a mesh's time that its problem may take to build: else nothing is found in the rest.
-constexpr double most_to_build = 0.5;
-
-/// The part of the time in which each mesh is searched for the first time. The rest goes to those
-/// that look best then.
+/// Meshes of more axes come last: they refine all that stand before.
+constexpr int most_axes_at_first = 3;
+/// The part of the time in which each other mesh is searched for the first time. The rest goes to
+/// those that look best then, but for what is left for meshes of more axes.
 constexpr double share_of_first_round = 0.6;
+constexpr double share_of_more_axes = 0.15;
 /// What a mesh has in the first round at least, and another search later on, as parts of all time.
 constexpr double least_share_at_first = 1.0 / 15;
 constexpr double least_share_again = 0.1;
@@ -41,19 +38,6 @@ using Profiles = std::vector<Profile>;
 
 const sharding::DeviceMesh& mesh_of(const Profiles& profiles) {
   return profiles.front().cost->mesh();
-}
-
-/// Seconds that a problem took to build, at most, by number of axes.
-using LongestBuilds = std::map<int, double>;
-
-/// Judged by meshes of as many or fewer axes.
-double expected_seconds(const LongestBuilds& longest, int axes) {
-  const auto more = longest.upper_bound(axes);
-  if (more == longest.begin()) return 0;
-  auto [known_axes, seconds] = *std::prev(more);
-  for (int from = known_axes; from < axes; ++from)
-    seconds *= growths_an_axis[std::min<int>(from, std::ssize(growths_an_axis)) - 1];
-  return seconds;
 }
 
 /// The search of one mesh: a plan, or why there is none.
@@ -111,11 +95,11 @@ void improve(MeshTrial& known, const MeshTrial& again) {
 struct MeshSearches {
   std::span<const Profiles> meshes;
   const SearchOptions& options;
+  const Stopwatch stopwatch{};
   const double least_seconds;  ///< no plan on any mesh takes less
   std::vector<MeshTrial> trials{};
   std::vector<std::optional<JointPlan>> plans{meshes.size()};  ///< the best one and those kept
   std::optional<std::size_t> best{};
-  LongestBuilds longest{};
   std::exception_ptr refusal{};  ///< with the least memory
   std::int64_t least_bytes = std::numeric_limits<std::int64_t>::max();
   double glpk_seconds = 0;
@@ -143,7 +127,44 @@ struct MeshSearches {
   bool is_worth_it(std::size_t i, double seconds) const {
     if (std::ranges::none_of(trials, was_searched)) return true;
     if (best_seconds() <= least_seconds || (was_interrupted() && best)) return false;
-    return expected_seconds(longest, mesh(i).num_axes()) < most_to_build * seconds;
+    SearchOptions own = options;
+    own.time_limit_seconds = seconds;
+    return mesh(i).num_axes() <= most_axes_of_descent || !is_too_large_to_build(meshes[i], own);
+  }
+
+  double seconds_left(double share) const {
+    return std::max(0.0, share * options.time_limit_seconds - stopwatch.seconds());
+  }
+
+  /// Searches the meshes of at most so many axes that were not searched, until this part of the
+  /// time is over.
+  void search_new(int most_axes, double share) {
+    const double least = least_share_at_first * options.time_limit_seconds;
+    auto left = std::ranges::count_if(trials, [&](const MeshTrial& trial) {
+      return !was_searched(trial) && trial.mesh.num_axes() <= most_axes;
+    });
+    const auto is_over = [&] {  // where none has a plan yet, the others have all of the time
+      return seconds_left(best ? share : 1) <= least && std::ranges::any_of(trials, was_searched);
+    };
+    for (; left > 0 && !is_over(); --left) {
+      // What one mesh does not need is for those behind it.
+      const double seconds = std::max(seconds_left(share) / static_cast<double>(left), least);
+      const auto next = next_new_mesh(trials, most_axes);
+      if (!next || !is_worth_it(*next, seconds)) return;
+      search(*next, seconds);
+    }
+  }
+
+  /// Searches those that look best once more, until this part of the time is over.
+  void search_again(double share) {
+    std::vector<bool> is_again(meshes.size(), false);
+    while (seconds_left(share) > least_share_again * options.time_limit_seconds &&
+           !was_interrupted()) {
+      const auto next = next_mesh_again(trials, best_seconds(), is_again);
+      if (!next) return;
+      is_again[*next] = true;
+      search(*next, share_of_best * seconds_left(share));
+    }
   }
 
   void search(std::size_t i, double seconds) {
@@ -160,8 +181,6 @@ struct MeshSearches {
 
   void keep(std::size_t i, JointPlan solved) {
     glpk_seconds += solved.report.glpk_seconds;
-    double& longest_of_these = longest[mesh(i).num_axes()];
-    longest_of_these = std::max(longest_of_these, solved.report.build_seconds);
     const double seconds = solved.predicted.cost_seconds;
     const bool is_best = !best || seconds < plans[*best]->predicted.cost_seconds;
     if (is_best && best && mesh(*best).num_axes() > most_axes_of_kept_plans) plans[*best].reset();
@@ -186,30 +205,14 @@ JointPlan search_meshes(std::span<const Profiles> meshes, const SearchOptions& o
   require(!meshes.empty(), "a search has a mesh");
   if (meshes.size() == 1) return search_plan(meshes.front(), options);
   const InterruptionGuard guard{SIGINT};  // Ctrl-C: the best mesh so far will do
-  const Stopwatch stopwatch;
   MeshSearches searches(meshes, options);
-  const auto seconds_left = [&](double share) {
-    return std::max(0.0, share * options.time_limit_seconds - stopwatch.seconds());
-  };
-  const double least_at_first = least_share_at_first * options.time_limit_seconds;
-  for (std::size_t left = meshes.size(); left > 0; --left) {
-    // What one mesh does not need is for those behind it.
-    const double share = seconds_left(share_of_first_round) / static_cast<double>(left);
-    const double seconds = std::max(share, least_at_first);
-    const auto next = next_new_mesh(searches.trials);
-    if (!next || !searches.is_worth_it(*next, seconds)) break;
-    searches.search(*next, seconds);
-    // Where none has a plan yet, the others have all of the time.
-    if (seconds_left(searches.best ? share_of_first_round : 1) < least_at_first) break;
-  }
+  const bool has_more_axes = std::ranges::any_of(searches.trials, [](const MeshTrial& trial) {
+    return trial.mesh.num_axes() > most_axes_at_first;
+  });
+  searches.search_new(most_axes_at_first, share_of_first_round);
+  if (searches.best) searches.search_again(has_more_axes ? 1 - share_of_more_axes : 1);
+  searches.search_new(static_cast<int>(sharding::DeviceMesh::max_axes), 1);
   if (!searches.best) refuse(searches.refusal, searches.trials);
-  std::vector<bool> is_again(meshes.size(), false);
-  while (seconds_left(1) > least_share_again * options.time_limit_seconds && !was_interrupted()) {
-    const auto next = next_mesh_again(searches.trials, searches.best_seconds(), is_again);
-    if (!next) break;
-    is_again[*next] = true;
-    searches.search(*next, share_of_best * seconds_left(1));
-  }
   const double bound =
       std::ranges::min(searches.trials, {}, &MeshTrial::lower_bound_seconds).lower_bound_seconds;
   JointPlan& best = *searches.plans[*searches.best];
@@ -218,7 +221,7 @@ JointPlan search_meshes(std::span<const Profiles> meshes, const SearchOptions& o
   // Costs are rounded to picoseconds, which bounds by operators are not.
   report.lower_bound_seconds = std::min(bound, cost_seconds);
   report.proven_optimal = bound >= cost_seconds;
-  report.search_seconds = stopwatch.seconds();
+  report.search_seconds = searches.stopwatch.seconds();
   report.glpk_seconds = searches.glpk_seconds;
   report.meshes = std::move(searches.trials);
   return std::move(best);

@@ -26,6 +26,7 @@
 #include "search/problem_parts.h"
 #include "search/quick_searches.h"
 #include "search/search_at_rest.h"
+#include "search/search_by_descent.h"
 
 namespace autopar::search {
 
@@ -289,11 +290,16 @@ JointPlan solve(PlanTask task) {
   return answer_of(std::move(task), std::move(best), lower_bound);
 }
 
+/// GLPK is handed the whole problem else, or a quick method it.
+bool is_exact(const SearchOptions& options) {
+  return options.method == SearchMethod::ilp && options.presolve;
+}
+
 /// Nothing where the problem is not as large as that.
 SearchAtRest search_large_at_rest(const Stopwatch& stopwatch, std::span<const Profile> profiles,
                                   const SearchOptions& options, const JointPlan* coarser) {
-  const bool is_exact = options.method == SearchMethod::ilp && options.presolve;
-  if (!is_exact || !options.run_bytes || !options.pins.empty() || profiles.size() > 1) return {};
+  if (!is_exact(options) || !options.run_bytes || !options.pins.empty() || profiles.size() > 1)
+    return {};
   PlanTask task{.stopwatch = stopwatch,
                 .profiles = profiles,
                 .options = options,
@@ -347,6 +353,9 @@ JointPlan search_plan(std::span<const Profile> profiles, const SearchOptions& op
                       const JointPlan* coarser) {
   const InterruptionGuard guard{SIGINT};  // Ctrl-C: the best plan so far will do
   const Stopwatch stopwatch;
+  const bool is_near = !profiles.front().near.plans.empty();
+  if (is_exact(options) && !is_near && is_too_large_to_build(profiles, options))
+    return search_by_descent(stopwatch, profiles, options, coarser);
   SearchAtRest at_rest;
   try {
     at_rest = search_large_at_rest(stopwatch, profiles, options, coarser);

@@ -28,6 +28,7 @@ struct SearchReport {
   SearchMethod method = SearchMethod::ilp;
   double search_seconds = 0;       ///< all of the search
   double build_seconds = 0;        ///< the part of it until there is a problem to solve
+  double predict_seconds = 0;      ///< the longest prediction of what a plan's shards need
   double glpk_seconds = 0;         ///< the part of search_seconds in GLPK
   double lower_bound_seconds = 0;  ///< no plan of the strategy space costs less
   bool proven_optimal = false;

@@ -5,7 +5,10 @@
 #include <algorithm>
 #include <array>
 #include <optional>
+#include <set>
 #include <utility>
+
+#include "sharding/axis_uses.h"
 
 namespace autopar::sharding {
 namespace {
@@ -192,7 +195,9 @@ void append_reductions(OpShardSpec choice, std::span<const Shape> outputs, std::
   }
 }
 
-/// By mesh axis, the targets that it may have, ascending; -1 is none.
+/// For each mesh axis one of several targets, or none (-1).
+using Assignment = std::vector<int>;
+/// By mesh axis, the targets that it may have, ascending.
 using AxisTargets = std::vector<std::vector<int>>;
 
 /// Any of so many targets, or none. An axis of size 1 splits nothing and gets none.
@@ -204,13 +209,13 @@ AxisTargets all_targets(const DeviceMesh& mesh, int targets) {
   return all;
 }
 
-/// Calls `visit` with each way to give every mesh axis one of its targets, all first ones first, the
-/// last axis changing fastest.
+/// Calls `visit` with each way to give every mesh axis one of its targets, all first ones first,
+/// the last axis changing fastest.
 template <typename Visit>
 void for_each_assignment(const AxisTargets& targets, Visit visit) {
   if (std::ranges::any_of(targets, &std::vector<int>::empty)) return;
   std::vector<std::size_t> digits(targets.size(), 0);
-  std::vector<int> target;
+  Assignment target;
   while (true) {
     target.clear();
     for (std::size_t axis = 0; axis < digits.size(); ++axis)
@@ -282,27 +287,81 @@ bool may_split(int factor, int axis, const ShardingRule& rule,
   return true;
 }
 
-/// The strategies whose targets, first the factors and then the partial groups, are among these.
-std::vector<OpShardSpec> enumerate(const ShardingRule& rule, const DeviceMesh& mesh,
-                                   std::span<const Shape> outputs, const PartialUse& partial,
-                                   const std::vector<int>& factors, const AxisTargets& targets) {
-  const ChoiceMaker maker(rule, mesh);
-  std::vector<OpShardSpec> choices;
-  for_each_assignment(targets, [&](const std::vector<int>& target) {
-    FactorAxes factor_axes(rule.factors.size());
-    GroupAxes group_axes(rule.linear.size());
+/// Makes strategies of assignments, whose targets are first the factors that can be split and then
+/// the groups that may be partial.
+class Enumeration {
+ public:
+  Enumeration(const ShardingRule& rule, const DeviceMesh& mesh, std::vector<Shape> outputs,
+              const PartialUse& partial = {})
+      : rule_(rule),
+        mesh_(mesh),
+        outputs_(std::move(outputs)),
+        partial_(partial),
+        factors_(splittable_factors(rule)),
+        maker_(rule, mesh) {}
+
+  AxisTargets all() const {
+    return all_targets(mesh_, static_cast<int>(factors_.size() + partial_.groups.size()));
+  }
+
+  /// -1 for what is no factor.
+  int factor_of(int target) const {
+    return target >= 0 && target < std::ssize(factors_) ? factors_[target] : -1;
+  }
+
+  void append(const Assignment& target, std::vector<OpShardSpec>& choices) const {
+    FactorAxes factor_axes(rule_.factors.size());
+    GroupAxes group_axes(rule_.linear.size());
     for (std::size_t axis = 0; axis < target.size(); ++axis) {
       if (target[axis] < 0) continue;
       const std::size_t chosen = target[axis];
-      auto& axes = chosen < factors.size() ? factor_axes[factors[chosen]]
-                                           : group_axes.at(partial.groups[chosen - factors.size()]);
+      auto& axes = chosen < factors_.size()
+                       ? factor_axes[factors_[chosen]]
+                       : group_axes.at(partial_.groups[chosen - factors_.size()]);
       axes.push_back(static_cast<int>(axis));
     }
-    if (auto choice = maker.make(factor_axes, group_axes)) {
-      append_reductions(std::move(*choice), outputs, 0, partial, choices);
-    }
-  });
-  return choices;
+    if (auto choice = maker_.make(factor_axes, group_axes))
+      append_reductions(std::move(*choice), outputs_, 0, partial_, choices);
+  }
+
+  std::vector<OpShardSpec> of(const AxisTargets& targets) const {
+    std::vector<OpShardSpec> choices;
+    for_each_assignment(targets, [&](const Assignment& target) { append(target, choices); });
+    return choices;
+  }
+
+ private:
+  const ShardingRule& rule_;
+  const DeviceMesh& mesh_;
+  const std::vector<Shape> outputs_;
+  const PartialUse& partial_;
+  const std::vector<int> factors_;
+  const ChoiceMaker maker_;
+};
+
+/// Targets that agree with how the plan splits factors by the axis.
+std::vector<int> targets_as_in(const OpShardSpec& plan, int axis, const std::vector<int>& targets,
+                               const Enumeration& enumeration) {
+  int split = -1;
+  for (std::size_t f = 0; f < plan.factor_axes.size(); ++f)
+    if (std::ranges::count(plan.factor_axes[f], axis) > 0) split = static_cast<int>(f);
+  std::vector<int> same;
+  for (const int target : targets)
+    if (enumeration.factor_of(target) == split) same.push_back(target);
+  return same;
+}
+
+/// Assignments that differ from the plan's on at most so many axes, from this axis on. `targets`:
+/// of the axes before, and as in the plan of the others.
+void add_near(AxisTargets targets, const AxisTargets& all, std::size_t axis, int most,
+              std::set<Assignment>& near) {
+  if (most == 0 || axis == targets.size()) {
+    for_each_assignment(targets, [&](const Assignment& target) { near.insert(target); });
+    return;
+  }
+  add_near(targets, all, axis + 1, most, near);
+  targets[axis] = all[axis];
+  add_near(std::move(targets), all, axis + 1, most - 1, near);
 }
 
 std::vector<OpShardSpec> enumerate_op_shard_specs(const ShardingRule& rule, const DeviceMesh& mesh,
@@ -311,26 +370,43 @@ std::vector<OpShardSpec> enumerate_op_shard_specs(const ShardingRule& rule, cons
                                                   const PartialUse& partial) {
   require(rule.inputs.size() == inputs.size() && rule.outputs.size() == outputs.size(),
           "a rule names every tensor of its operator");
-  const std::vector<int> factors = splittable_factors(rule);
-  const std::size_t targets = factors.size() + partial.groups.size();
-  return enumerate(rule, mesh, outputs, partial, factors,
-                   all_targets(mesh, static_cast<int>(targets)));
+  const Enumeration enumeration(rule, mesh, {outputs.begin(), outputs.end()}, partial);
+  return enumeration.of(enumeration.all());
 }
 
 std::vector<OpShardSpec> op_shard_specs_reading(const graph::Graph& graph, const graph::Node& node,
                                                 const ShardingRule& rule, const DeviceMesh& mesh,
                                                 std::span<const TensorShardSpec> inputs) {
-  const std::vector<int> factors = splittable_factors(rule);
-  AxisTargets targets = all_targets(mesh, static_cast<int>(factors.size()));
+  const PartialUse none;
+  const Enumeration enumeration(rule, mesh, output_shapes(graph, node), none);
+  AxisTargets targets = enumeration.all();
   for (int axis = 0; axis < mesh.num_axes(); ++axis)
     std::erase_if(targets[axis], [&](int target) {
-      return !may_split(target < 0 ? target : factors[target], axis, rule, inputs);
+      return !may_split(enumeration.factor_of(target), axis, rule, inputs);
     });
-  std::vector<OpShardSpec> choices =
-      enumerate(rule, mesh, output_shapes(graph, node), {}, factors, targets);
+  std::vector<OpShardSpec> choices = enumeration.of(targets);
   std::erase_if(choices, [&](const OpShardSpec& choice) {
     return !std::ranges::equal(choice.inputs, inputs);
   });
+  return choices;
+}
+
+std::vector<OpShardSpec> op_shard_specs_near(const graph::Graph& graph, const graph::Node& node,
+                                             const ShardingRule& rule, const DeviceMesh& mesh,
+                                             const PartialUse& partial,
+                                             std::span<const OpShardSpec* const> plans, int most) {
+  const Enumeration enumeration(rule, mesh, output_shapes(graph, node), partial);
+  const AxisTargets all = enumeration.all();
+  std::set<Assignment> near;  // in the order in which all are enumerated
+  for (const OpShardSpec* plan : plans) {
+    AxisTargets planned;
+    for (int axis = 0; axis < mesh.num_axes(); ++axis)
+      planned.push_back(targets_as_in(*plan, axis, all[axis], enumeration));
+    add_near(std::move(planned), all, 0, most, near);
+  }
+  std::vector<OpShardSpec> choices;
+  for (const Assignment& target : near) enumeration.append(target, choices);
+  keep_near(choices, plans, mesh.num_axes(), most);
   return choices;
 }
 
@@ -342,7 +418,7 @@ std::vector<TensorShardSpec> enumerate_tensor_shard_specs(const Shape& shape,
   }
   std::vector<TensorShardSpec> specs;
   const AxisTargets targets = all_targets(mesh, static_cast<int>(dims.size()));
-  for_each_assignment(targets, [&](const std::vector<int>& target) {
+  for_each_assignment(targets, [&](const Assignment& target) {
     TensorShardSpec spec = TensorShardSpec::replicated(shape.size());
     for (std::size_t axis = 0; axis < target.size(); ++axis) {
       if (target[axis] < 0) continue;

@@ -54,11 +54,18 @@ std::vector<OpShardSpec> enumerate_op_shard_specs(const graph::Graph& graph,
                                                   const DeviceMesh& mesh,
                                                   const PartialUse& partial = {});
 
-/// Those that read the inputs in these specs, none of them partial, in the same order; an input that
-/// is left out has an empty one.
+/// Those that read the inputs in these specs, none of them partial, in the same order; an input
+/// that is left out has an empty one.
 std::vector<OpShardSpec> op_shard_specs_reading(const graph::Graph& graph, const graph::Node& node,
                                                 const ShardingRule& rule, const DeviceMesh& mesh,
                                                 std::span<const TensorShardSpec> inputs);
+
+/// Those that use all mesh axes but at most `most` as one of the `plans` does: in the same places
+/// of factors, inputs and outputs. Takes a time that hardly grows with the mesh's axes.
+std::vector<OpShardSpec> op_shard_specs_near(const graph::Graph& graph, const graph::Node& node,
+                                             const ShardingRule& rule, const DeviceMesh& mesh,
+                                             const PartialUse& partial,
+                                             std::span<const OpShardSpec* const> plans, int most);
 
 /// Every spec without partial values that splits each dimension by some of the axes, replicated
 /// first: the ways in which an input or a weight may lie.

@@ -5,6 +5,7 @@
 #include <random>
 #include <set>
 
+#include "unit/program/random_graph.h"
 #include "unit/sharding/simulated_devices.h"
 
 using namespace autopar::sharding;
@@ -339,4 +340,87 @@ TEST_CASE("reduce functions' names and values are inverse") {
     CHECK(parse_reduce_function(name_of(function)) == function);
   }
   CHECK_THROWS_AS(parse_reduce_function("gather"), autopar::Error);
+}
+
+namespace {
+
+/// All nodes of random graphs that have a rule, with what they may keep partial.
+template <typename Check>
+void for_random_operators(int graphs, Check check) {
+  autopar::Random random(21);
+  for (int round = 0; round < graphs; ++round) {
+    const autopar::graph::Graph graph = autopar::RandomGraph(random).grow(4);
+    for (const autopar::graph::Node& node : graph.nodes) {
+      const auto rule = sharding_rule(graph, node);
+      if (!rule) continue;
+      PartialUse partial;
+      for (std::size_t group = 0; group < rule->linear.size(); ++group)
+        partial.groups.push_back(group);
+      partial.kept.assign(node.outputs.size(), true);
+      check(graph, node, *rule, partial, random);
+    }
+  }
+}
+
+bool splits(const std::vector<int>& axes, int axis) { return std::ranges::count(axes, axis) > 0; }
+
+bool is_used_alike(const TensorShardSpec& a, const TensorShardSpec& b, int axis) {
+  for (std::size_t d = 0; d < a.dims.size(); ++d)
+    if (splits(a.dims[d], axis) != splits(b.dims[d], axis)) return false;
+  return splits(a.partial, axis) == splits(b.partial, axis);
+}
+
+bool is_used_alike(const OpShardSpec& a, const OpShardSpec& b, int axis) {
+  for (std::size_t f = 0; f < a.factor_axes.size(); ++f)
+    if (splits(a.factor_axes[f], axis) != splits(b.factor_axes[f], axis)) return false;
+  for (const auto tensors : {&OpShardSpec::inputs, &OpShardSpec::computed, &OpShardSpec::outputs})
+    for (std::size_t t = 0; t < (a.*tensors).size(); ++t)
+      if (!is_used_alike((a.*tensors)[t], (b.*tensors)[t], axis)) return false;
+  return true;
+}
+
+}  // namespace
+
+TEST_CASE("strategies that read inputs as they lie are all that do, in their order") {
+  int asked = 0;
+  for_random_operators(15, [&](const auto& graph, const auto& node, const ShardingRule& rule,
+                               const PartialUse&, auto&) {
+    for (const DeviceMesh& mesh : {DeviceMesh({2, 3}), DeviceMesh({2, 1, 2})}) {
+      const std::vector<OpShardSpec> all = enumerate_op_shard_specs(graph, node, rule, mesh);
+      for (const OpShardSpec& read : all) {
+        std::vector<OpShardSpec> expected;
+        for (const OpShardSpec& each : all)
+          if (each.inputs == read.inputs) expected.push_back(each);
+        CHECK(op_shard_specs_reading(graph, node, rule, mesh, read.inputs) == expected);
+        ++asked;
+      }
+    }
+  });
+  CHECK(asked > 300);
+}
+
+TEST_CASE("strategies near those of plans are all that use few axes otherwise, in their order") {
+  int fewer = 0;
+  for_random_operators(15, [&](const auto& graph, const auto& node, const ShardingRule& rule,
+                               const PartialUse& partial, auto& random) {
+    const DeviceMesh mesh({2, 2, 2});
+    const std::vector<OpShardSpec> all = enumerate_op_shard_specs(graph, node, rule, mesh, partial);
+    for (int most = 0; most <= 2; ++most) {
+      const OpShardSpec& first = autopar::any_of(random, all);
+      const OpShardSpec& second = autopar::any_of(random, all);
+      std::vector<OpShardSpec> expected;
+      for (const OpShardSpec& each : all) {
+        const auto differences = [&](const OpShardSpec& plan) {
+          int count = 0;
+          for (int axis = 0; axis < 3; ++axis) count += !is_used_alike(each, plan, axis);
+          return count;
+        };
+        if (std::min(differences(first), differences(second)) <= most) expected.push_back(each);
+      }
+      const std::vector<const OpShardSpec*> plans{&first, &second};
+      CHECK(op_shard_specs_near(graph, node, rule, mesh, partial, plans, most) == expected);
+      fewer += expected.size() < all.size();
+    }
+  });
+  CHECK(fewer > 50);
 }

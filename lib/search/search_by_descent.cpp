@@ -1,0 +1,179 @@
+#include "search/search_by_descent.h"
+
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+#include <deque>
+#include <map>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "base/interruption.h"
+#include "search/coarse_plan.h"
+#include "search/operator_bound.h"
+#include "search/operator_strategies.h"
+#include "search/plan_task.h"
+
+namespace autopar::search {
+
+namespace {
+
+/// On fewer axes a problem is soon built.
+constexpr int fewest_axes = 3;
+/// Seconds to build a problem, by pair of strategies of two neighbours, seen on an ordinary core.
+constexpr double build_seconds_a_pair = 3e-6;
+/// Another axis has been seen to multiply the pairs by so much.
+constexpr double growth_an_axis = 20;
+/// The part of the time that building may take: what is left makes plans good.
+constexpr double most_to_build = 0.1;
+/// The part of the time for a plan on a coarser mesh, where steps follow, and the seconds that it
+/// has at least, if there are as many.
+constexpr double share_of_coarser = 0.5;
+constexpr double least_seconds_of_coarser = 1;
+/// The part of the time left that a step may take, and the least part of all time for one.
+constexpr double share_of_step = 0.5;
+constexpr double least_share_of_step = 0.05;
+/// A step predicts what a plan's shards need two or three times. Multiples of what that takes: the
+/// least time in which a step ends, and that in which it finds something.
+constexpr double predictions_to_end = 3;
+constexpr double predictions_to_find = 8;
+/// A step that saves less, as a part of the cost, is the last of its kind.
+constexpr double least_saving = 1e-4;
+/// Mesh axes that one step may use otherwise, at most.
+constexpr int most_axes_of_step = 2;
+
+const sharding::DeviceMesh& mesh_of(std::span<const Profile> profiles) {
+  return profiles.front().cost->mesh();
+}
+
+/// The same profiles on the mesh with one axis less.
+struct CoarserProfiles {
+  std::deque<cost::CostModel> costs{};
+  std::vector<Profile> profiles;
+
+  explicit CoarserProfiles(std::span<const Profile> fine) : profiles(fine.begin(), fine.end()) {
+    const AxisRuns runs = with_one_axis_less(*fine.front().cost);
+    for (Profile& profile : profiles)
+      profile.cost = &costs.emplace_back(profile.cost->device(), coarse_mesh(mesh_of(fine), runs));
+  }
+};
+
+/// Pairs of strategies of operators that are neighbours, alike ones once.
+double pairs_of_strategies(const Profile& profile) {
+  const graph::Graph& graph = profile.stage->graph;
+  const std::vector<Pin> no_pins;
+  const Pins pins(no_pins, graph);
+  StrategyTable table(graph, *profile.cost, pins);
+  const std::vector<graph::NodeId> producers = graph::producers(graph);
+  std::map<std::pair<const void*, const void*>, double> pairs;
+  for (std::size_t id = 0; id < graph.nodes.size(); ++id) {
+    const auto reader = table.of(static_cast<graph::NodeId>(id));
+    for (const graph::ValueId input : graph.nodes[id].inputs) {
+      if (input == graph::no_value || producers[input] == graph::no_node) continue;
+      const auto producer = table.of(producers[input]);
+      pairs[{producer.get(), reader.get()}] =
+          static_cast<double>(producer->choices.size() * reader->choices.size());
+    }
+  }
+  double sum = 0;
+  for (const auto& [lists, count] : pairs) sum += count;
+  return sum;
+}
+
+double seconds_to_build(std::span<const Profile> profiles) {
+  if (mesh_of(profiles).num_axes() > most_axes_of_descent)
+    return growth_an_axis * seconds_to_build(CoarserProfiles(profiles).profiles);
+  const Stopwatch passed;
+  const ThreadStopwatch on_core;
+  double pairs = 0;
+  for (const Profile& profile : profiles) pairs += pairs_of_strategies(profile);
+  const double slowdown = passed.seconds() / std::max(least_timed, on_core.seconds());
+  return std::max(1.0, slowdown) * build_seconds_a_pair * pairs;
+}
+
+std::vector<plan::Plan> refined_on(const sharding::DeviceMesh& mesh, const JointPlan& coarse) {
+  const auto runs = runs_between(coarse.plans.front().mesh, mesh);
+  require(runs.has_value(), "a coarser mesh joins axes of the finer one");
+  std::vector<plan::Plan> plans;
+  for (const plan::Plan& plan : coarse.plans) plans.push_back(refined(plan, *runs, mesh));
+  return plans;
+}
+
+/// The best plan that uses all axes but so many as `start` does, which may be of a coarser mesh;
+/// nullopt where none fits.
+std::optional<JointPlan> best_near(const JointPlan& start, int axes,
+                                   std::span<const Profile> profiles,
+                                   const SearchOptions& options) {
+  const std::vector<plan::Plan> plans = refined_on(mesh_of(profiles), start);
+  std::vector<Profile> near(profiles.begin(), profiles.end());
+  for (std::size_t p = 0; p < near.size(); ++p) near[p].near = {{&plans[p]}, axes};
+  try {
+    return search_plan(near, options, &start);
+  } catch (const NothingFits&) {
+    return std::nullopt;
+  }
+}
+
+/// Makes the plan, which may be of a coarser mesh, one of the profiles' mesh and better.
+void descend(const Stopwatch& stopwatch, std::span<const Profile> profiles,
+             const SearchOptions& options, JointPlan& best) {
+  SearchOptions of_step = options;
+  of_step.warns = false;
+  for (int axes = 1; axes <= most_axes_of_step;) {
+    const double seconds_left = options.time_limit_seconds - stopwatch.seconds();
+    const double least = std::max(least_share_of_step * options.time_limit_seconds,
+                                  predictions_to_end * best.report.predict_seconds);
+    if (was_interrupted() || seconds_left < least) return;
+    of_step.time_limit_seconds =
+        std::max(share_of_step * seconds_left,
+                 std::min(seconds_left, predictions_to_find * best.report.predict_seconds));
+    std::optional<JointPlan> next = best_near(best, axes, profiles, of_step);
+    const double cost = best.predicted.cost_seconds;
+    if (!next || next->predicted.cost_seconds > (1 - least_saving) * cost) ++axes;
+    if (next && next->predicted.cost_seconds <= cost) best = *std::move(next);
+  }
+}
+
+}  // namespace
+
+bool is_too_large_to_build(std::span<const Profile> profiles, const SearchOptions& options) {
+  const bool is_one_mesh = std::ranges::all_of(
+      profiles, [](const Profile& profile) { return profile.stage->received.empty(); });
+  if (mesh_of(profiles).num_axes() < fewest_axes || !is_one_mesh || !options.pins.empty())
+    return false;
+  return seconds_to_build(profiles) > most_to_build * options.time_limit_seconds;
+}
+
+JointPlan search_by_descent(const Stopwatch& stopwatch, std::span<const Profile> profiles,
+                            const SearchOptions& options, const JointPlan* coarser) {
+  const sharding::DeviceMesh& mesh = mesh_of(profiles);
+  const bool has_steps = mesh.num_axes() <= most_axes_of_descent;
+  if (options.warns)
+    for (const Profile& profile : profiles) warn_of_missing_rules(profile.stage->graph);
+  JointPlan best;
+  if (coarser != nullptr && runs_between(coarser->plans.front().mesh, mesh)) {
+    best = *coarser;
+  } else {
+    SearchOptions of_coarser = options;
+    of_coarser.warns = false;
+    const double limit = options.time_limit_seconds;
+    if (has_steps)
+      of_coarser.time_limit_seconds =
+          std::max(share_of_coarser * limit, std::min(least_seconds_of_coarser, limit));
+    best = search_plan(CoarserProfiles(profiles).profiles, of_coarser);
+  }
+  if (has_steps) descend(stopwatch, profiles, options, best);
+  const sharding::DeviceMesh& found = best.plans.front().mesh;
+  if (options.warns && found != mesh)
+    spdlog::warn("mesh {} takes too long to search: the plan is one of {}", to_string(mesh),
+                 to_string(found));
+  const double bound = least_seconds_on(mesh.num_devices(), profiles);
+  best.report.lower_bound_seconds = std::min(bound, best.predicted.cost_seconds);
+  best.report.proven_optimal = false;
+  best.report.bound_is_searched = false;
+  best.report.search_seconds = stopwatch.seconds();
+  return best;
+}
+
+}  // namespace autopar::search

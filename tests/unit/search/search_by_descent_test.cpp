@@ -1,0 +1,84 @@
+#include "search/search_by_descent.h"
+
+#include <catch2/catch.hpp>
+
+#include "unit/program/random_graph.h"
+#include "unit/search/plan_pricing.h"
+
+using namespace autopar;
+using Catch::Matchers::WithinRel;
+
+namespace {
+
+search::JointPlan descend_on(const graph::Graph& graph, const cost::CostModel& cost,
+                             const search::SearchOptions& options) {
+  const graph::StageGraph stage = graph::whole_stage(graph);
+  const search::Profile profile{.stage = &stage, .cost = &cost};
+  return search_by_descent(Stopwatch(), {&profile, 1}, options, nullptr);
+}
+
+bool is_too_large(const graph::Graph& graph, const cost::CostModel& cost,
+                  const search::SearchOptions& options) {
+  const graph::StageGraph stage = graph::whole_stage(graph);
+  const search::Profile profile{.stage = &stage, .cost = &cost};
+  return is_too_large_to_build({&profile, 1}, options);
+}
+
+}  // namespace
+
+TEST_CASE("a plan found by descent can run, costs what is said, and is near the best one") {
+  Random random(12);
+  double all_found = 0;
+  double all_least = 0;
+  for (int round = 0; round < 25; ++round) {
+    const graph::Graph graph = RandomGraph(random).grow(pick(random, 1, 5));
+    const cost::CostModel cost = model_of(round % 2 == 0 ? "2x2x2" : "2x3x2");
+    CAPTURE(round, to_string(cost.mesh()));
+    const search::JointPlan found = descend_on(graph, cost, within("fair"));
+    const search::SolvedPlan best = search_plan(graph, cost, within("fair"));
+    const plan::Plan& plan = found.plans.front();
+    REQUIRE(best.report.proven_optimal);
+    CHECK(plan.mesh == cost.mesh());
+    CHECK(can_run(graph, plan));
+    CHECK_THAT(plan.predicted.cost_seconds, WithinRel(price_of(graph, cost, plan), 1e-6));
+    const double least = best.plan.predicted.cost_seconds;
+    CHECK(plan.predicted.cost_seconds >= least * (1 - 1e-9));
+    CHECK(found.report.lower_bound_seconds <= least * (1 + 1e-9));
+    all_found += plan.predicted.cost_seconds;
+    all_least += least;
+  }
+  CHECK(all_found < 1.02 * all_least);
+}
+
+TEST_CASE("a plan found by descent costs no more than on the coarser mesh") {
+  Random random(5);
+  for (int round = 0; round < 10; ++round) {
+    const graph::Graph graph = RandomGraph(random).grow(pick(random, 2, 5));
+    const search::SolvedPlan coarse = search_plan(graph, model_of("2x2x4"), within("fair"));
+    const search::JointPlan found = descend_on(graph, model_of("2x2x2x2"), within("fair"));
+    CHECK(found.predicted.cost_seconds <= coarse.plan.predicted.cost_seconds * (1 + 1e-6));
+  }
+}
+
+TEST_CASE("on five axes the plan found by descent is one of a coarser mesh") {
+  Random random(6);
+  const graph::Graph graph = RandomGraph(random).grow(3);
+  search::SearchOptions options = within("fair");
+  options.warns = false;
+  const search::JointPlan found = descend_on(graph, model_of("2x2x2x2x2"), options);
+  CHECK(found.plans.front().mesh.num_axes() == 4);
+  CHECK(found.plans.front().mesh.num_devices() == 32);
+}
+
+TEST_CASE("a problem is too large where building it takes much of the time limit") {
+  Random random(7);
+  const graph::Graph graph = RandomGraph(random).grow(4);
+  search::SearchOptions options = within("fair");
+  CHECK_FALSE(is_too_large(graph, model_of("2x2x2"), options));
+  options.time_limit_seconds = 1e-9;
+  CHECK(is_too_large(graph, model_of("2x2x2"), options));
+  CHECK(is_too_large(graph, model_of("2x2x2x2x2"), options));
+  CHECK_FALSE(is_too_large(graph, model_of("2x4"), options));
+  options.pins.emplace_back().name = graph.nodes.front().name;
+  CHECK_FALSE(is_too_large(graph, model_of("2x2x2"), options));
+}
