@@ -66,7 +66,13 @@ SearchAtRest search_at_rest(PlanTask task) {
   start_from_coarser(task, best);
   if (best.starts.empty()) return {};
   const std::vector<int> start = best.starts.front();
-  const std::int64_t peak = task.limit() + consider(task, start, best);
+  std::int64_t peak = 0;
+  if (task.coarser != nullptr) {  // refined it needs as much, about
+    peak = task.coarser->predicted.peak_bytes;
+    best.seconds_to_predict = task.coarser->report.predict_seconds;
+  } else {
+    peak = task.limit() + consider(task, start, best);
+  }
   const bool is_roomy =
       static_cast<double>(peak) <= most_of_limit * static_cast<double>(task.limit());
   AtRest found{.excess = 1};

@@ -33,11 +33,11 @@ constexpr double share_of_coarser = 0.5;
 constexpr double least_seconds_of_coarser = 1;
 /// The part of the time left that a step may take, and the least part of all time for one.
 constexpr double share_of_step = 0.5;
-constexpr double least_share_of_step = 0.05;
-/// A step predicts what a plan's shards need two or three times. Multiples of what that takes: the
-/// least time in which a step ends, and that in which it finds something.
-constexpr double predictions_to_end = 3;
-constexpr double predictions_to_find = 8;
+constexpr double least_share_of_step = 0.1;
+/// A step predicts what a plan's shards need. Multiples of what that takes: the time in which a
+/// step ends, and that in which it finds something.
+constexpr double predictions_to_end = 2.5;
+constexpr double predictions_to_find = 6;
 /// A step that saves less, as a part of the cost, is the last of its kind.
 constexpr double least_saving = 1e-4;
 /// Mesh axes that one step may use otherwise, at most.
@@ -122,9 +122,11 @@ void descend(const Stopwatch& stopwatch, std::span<const Profile> profiles,
   of_step.warns = false;
   for (int axes = 1; axes <= most_axes_of_step;) {
     const double seconds_left = options.time_limit_seconds - stopwatch.seconds();
-    const double least = std::max(least_share_of_step * options.time_limit_seconds,
-                                  predictions_to_end * best.report.predict_seconds);
-    if (was_interrupted() || seconds_left < least) return;
+    // A step may end a tenth of the limit and a second behind it.
+    const double seconds_to_end = seconds_left + 0.1 * options.time_limit_seconds + 1;
+    if (was_interrupted() || seconds_left < least_share_of_step * options.time_limit_seconds ||
+        seconds_to_end < predictions_to_end * best.report.predict_seconds)
+      return;
     of_step.time_limit_seconds =
         std::max(share_of_step * seconds_left,
                  std::min(seconds_left, predictions_to_find * best.report.predict_seconds));
