@@ -78,6 +78,7 @@ SearchAtRest search_at_rest(PlanTask task) {
   AtRest found{.excess = 1};
   if (is_roomy || is_mostly_at_rest(task, peak, bytes_at_rest(task, start)))
     found = improve_at_rest(task, best);
+  if (best.choice.empty()) consider(task, start, best);
   if (best.choice.empty()) return {};
   const Cost bound = std::max(found.bound, bound_of_operators(task));
   return {answer_of(std::move(task), std::move(best), bound), found.excess <= 0};
