@@ -153,7 +153,7 @@ struct StoredTensors {
 };
 
 /// Those near the value's in the plans, or all where none is.
-SpecList near_specs(const Neighbourhood& near, ValueId value, int num_axes, SpecList all) {
+SpecList near_specs(const Neighbourhood& near, ValueId value, int num_axes, const SpecList& all) {
   std::vector<const TensorShardSpec*> planned;
   for (const plan::Plan* plan : near.plans) planned.push_back(&plan->stored.at(value));
   SpecList kept = all;
@@ -215,7 +215,7 @@ void add_stored_tensors(const std::deque<PartContext>& contexts, std::size_t par
     else
       stored.specs =
           is_weight ? specs_for_all(value, contexts) : stored_specs(value, mesh, context.pins);
-    stored.specs = near_specs(context.near, value_id, mesh.num_axes(), std::move(stored.specs));
+    stored.specs = near_specs(context.near, value_id, mesh.num_axes(), stored.specs);
     std::vector<std::int64_t> usages;
     if (is_weight) {
       usages = weight_usages(value, stored.specs, mesh);

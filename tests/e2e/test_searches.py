@@ -1,6 +1,7 @@
 """The quick searches: valid plans of the same space, as good as promised, that run and verify."""
 
 import json
+import math
 import signal
 import subprocess
 import time
@@ -52,6 +53,24 @@ class SearchesTest(TemporaryFolderTest):
         stopped = self.plan(model, "2x2", "ilp", "--time-limit", 0)["summary"]
         recursive = self.plan(model, "2x2", "recursive")["summary"]
         self.assertLessEqual(stopped["cost_seconds"], recursive["cost_seconds"])
+
+    def test_plans_of_many_axes_end_in_time_and_run(self):
+        model = Model("llama-dynamo")
+        for mesh, ranks, axes in (("2x2x2x2", 16, 4), ("2x2x2x2x2", 32, 4)):
+            with self.subTest(mesh=mesh):
+                bundle, out = self.tmp / mesh, self.tmp / f"out-{mesh}"
+                done = autopar(
+                    "partition", model.file, *model.shape_options(), "--ngpus", ranks, "--mesh", mesh,
+                    "--time-limit", 10, "--out", bundle,
+                )  # fmt: skip
+                meta = json.loads((bundle / "meta-info.json").read_text())
+                sizes = [axis["size"] for axis in meta["stages"][0]["mesh"]]
+                self.assertEqual(math.prod(sizes), ranks)
+                self.assertLessEqual(len(sizes), axes)
+                is_coarser = len(sizes) < mesh.count("2")
+                self.assertEqual(is_coarser, f"mesh {mesh} takes too long to search" in done.stderr)
+                autopar("run", "--dir", bundle, *model.input_options(), "--output-dir", out)
+                self.assertLessEqual(model.error_of(out), model.tolerance)
 
     def test_bound_is_the_exact_searchs(self):
         model = Model("bert-dynamo")
