@@ -81,14 +81,17 @@ Visibility visibility(const Matcher& matcher, const Mask& given, const Shape& sc
   const bool is_known =
       visit_type(stored_type(tensor->type()), Joined<Floats, Halves, Types<std::uint8_t>>{},
                  [&]<typename T>(T) {
-                   const std::span<const T> values = tensor->values<T>();
-                   for (std::size_t i = 0; i < values.size() && (sees_all || is_causal); ++i) {
-                     const auto seen = is_seen(mask, static_cast<double>(widened(values[i])));
-                     const auto index = static_cast<std::int64_t>(i);
-                     const std::int64_t query = index / keys % queries;
-                     const bool is_earlier = index % keys <= query + keys - queries;
+                   std::int64_t query = 0;  // counted, since masks are large and divisions slow
+                   std::int64_t key = 0;
+                   for (const T value : tensor->values<T>()) {
+                     const auto seen = is_seen(mask, static_cast<double>(widened(value)));
+                     const bool is_earlier = key <= query + keys - queries;
                      sees_all = sees_all && seen == true;
                      is_causal = is_causal && seen == is_earlier;
+                     if (!sees_all && !is_causal) break;
+                     if (++key < keys) continue;
+                     key = 0;
+                     query = (query + 1) % queries;
                    }
                  });
   if (!is_known) return Visibility::other;
