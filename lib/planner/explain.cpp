@@ -152,7 +152,8 @@ std::string explain(const Model& model, const PlanOptions& options, const std::s
   }
   const FittedProfiles profiles(loaded, setup.meshes);
   const search::JointPlan solved = find_joint_plan(loaded, setup, profiles, options.progress);
-  const std::vector<search::Profile>& searched = profiles.on(solved.plans.front().mesh);
+  // The plan may be of a coarser mesh than any that was given.
+  const search::ProfilesOn searched(solved.plans.front().mesh, profiles.meshes().front());
   const double seconds = options.time_limit_seconds / static_cast<double>(nodes.size());
   std::string text;
   nlohmann::json each_of = nlohmann::json::array();
@@ -160,7 +161,7 @@ std::string explain(const Model& model, const PlanOptions& options, const std::s
     const graph::Graph& graph = loaded.profiles[p].graph;
     const Shown shown(options.progress, "trying the candidates of " + graph.node(node).name);
     const search::Explanation explanation =
-        search::explain_operator(searched, solved, p, node, seconds);
+        search::explain_operator(searched.profiles, solved, p, node, seconds);
     if (nodes.size() == 1)
       return json ? json_text([&] { return search::explanation_json(graph, explanation) + "\n"; })
                   : explanation_text(graph, explanation);

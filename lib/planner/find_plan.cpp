@@ -218,14 +218,6 @@ FittedProfiles::FittedProfiles(const LoadedModel& model, const std::vector<cost:
           {&stages_[p], &costs_[p][m], model.profiles[p].weight, model.profiles[p].binding});
 }
 
-const std::vector<search::Profile>& FittedProfiles::on(const sharding::DeviceMesh& mesh) const {
-  const auto found = std::ranges::find_if(meshes_, [&](const std::vector<search::Profile>& each) {
-    return each.front().cost->mesh() == mesh;
-  });
-  require(found != meshes_.end(), "a plan is on one of the meshes that were searched");
-  return *found;
-}
-
 search::JointPlan find_joint_plan(const LoadedModel& model, const SearchSetup& setup,
                                   const FittedProfiles& profiles, const Progress& progress) {
   const Shown shown(progress, "searching for the best plan");

@@ -70,8 +70,6 @@ class FittedProfiles {
   const cost::DeviceModel& device(std::size_t profile) const {
     return costs_[profile].front().device();
   }
-  /// The profiles on one of the meshes.
-  const std::vector<search::Profile>& on(const sharding::DeviceMesh& mesh) const;
 
  private:
   std::vector<graph::StageGraph> stages_;

@@ -1,7 +1,6 @@
 #include "search/coarse_plan.h"
 
 #include <algorithm>
-#include <deque>
 #include <map>
 #include <tuple>
 #include <utility>
@@ -56,18 +55,12 @@ class Places {
 
 /// The problem of the same profiles on a coarser mesh, with the fine problem's limits.
 struct CoarseProblem {
-  std::deque<cost::CostModel> costs{};
-  std::vector<Profile> profiles;
-  PlanProblem built{};
+  ProfilesOn on;
+  PlanProblem built;
 
   CoarseProblem(const PlanProblem& fine, std::span<const Profile> fine_profiles,
                 const sharding::DeviceMesh& mesh, const SearchOptions& options)
-      : profiles(fine_profiles.begin(), fine_profiles.end()) {
-    for (Profile& profile : profiles) {
-      profile.cost = &costs.emplace_back(profile.cost->device(), mesh);
-      profile.near = {};
-    }
-    built = build_plan_problem(profiles, options);
+      : on(mesh, fine_profiles), built(build_plan_problem(on.profiles, options)) {
     built.problem.usage_limits = fine.problem.usage_limits;
   }
 };
@@ -165,8 +158,8 @@ std::optional<std::vector<int>> choose_from_coarser(const PlanProblem& built,
   const CoarseProblem coarse(built, profiles, coarse_mesh(fine.mesh(), runs), options);
   assignment::SolveOptions solve{
       .patience_seconds = patience_seconds, .small_gap = small_gap, .threads = options.threads};
-  if (auto start =
-          choose_from_coarser(coarse.built, coarse.profiles, options, share_of_coarser * seconds))
+  if (auto start = choose_from_coarser(coarse.built, coarse.on.profiles, options,
+                                       share_of_coarser * seconds))
     solve.starts.push_back(std::move(*start));
   solve.time_limit_seconds = std::max(0.0, seconds - stopwatch.seconds());
   const assignment::Solution solution = assignment::solve(coarse.built.problem, solve);

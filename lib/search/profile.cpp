@@ -28,6 +28,14 @@ void check_profiles_of_pins(const std::vector<Pin>& pins, std::span<const Profil
 
 }  // namespace
 
+ProfilesOn::ProfilesOn(const sharding::DeviceMesh& mesh, std::span<const Profile> of)
+    : profiles(of.begin(), of.end()) {
+  for (Profile& profile : profiles) {
+    profile.cost = &costs.emplace_back(profile.cost->device(), mesh);
+    profile.near = {};
+  }
+}
+
 std::vector<std::vector<Pin>> pins_by_profile(const std::vector<Pin>& pins,
                                               std::span<const Profile> profiles) {
   check_profiles_of_pins(pins, profiles);

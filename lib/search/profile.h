@@ -1,5 +1,6 @@
 #pragma once
 
+#include <deque>
 #include <span>
 #include <string>
 #include <vector>
@@ -28,6 +29,15 @@ struct Profile {
   double weight = 1;                         ///< above 0
   std::string name{};                        ///< what pins call it
   Neighbourhood near{};                      ///< to which the search keeps
+};
+
+/// The same profiles on another mesh, with all strategies. It refers to itself.
+struct ProfilesOn {
+  ProfilesOn(const sharding::DeviceMesh& mesh, std::span<const Profile> of);
+  ProfilesOn(const ProfilesOn&) = delete;
+
+  std::deque<cost::CostModel> costs{};
+  std::vector<Profile> profiles;
 };
 
 /// The pins that are for each profile: all that say nothing of profiles and name something in it,

@@ -3,7 +3,6 @@
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
-#include <deque>
 #include <map>
 #include <optional>
 #include <utility>
@@ -47,17 +46,10 @@ const sharding::DeviceMesh& mesh_of(std::span<const Profile> profiles) {
   return profiles.front().cost->mesh();
 }
 
-/// The same profiles on the mesh with one axis less.
-struct CoarserProfiles {
-  std::deque<cost::CostModel> costs{};
-  std::vector<Profile> profiles;
-
-  explicit CoarserProfiles(std::span<const Profile> fine) : profiles(fine.begin(), fine.end()) {
-    const AxisRuns runs = with_one_axis_less(*fine.front().cost);
-    for (Profile& profile : profiles)
-      profile.cost = &costs.emplace_back(profile.cost->device(), coarse_mesh(mesh_of(fine), runs));
-  }
-};
+/// On the mesh with one axis less.
+ProfilesOn coarser_of(std::span<const Profile> fine) {
+  return {coarse_mesh(mesh_of(fine), with_one_axis_less(*fine.front().cost)), fine};
+}
 
 /// Pairs of strategies of operators that are neighbours, alike ones once.
 double pairs_of_strategies(const Profile& profile) {
@@ -83,7 +75,7 @@ double pairs_of_strategies(const Profile& profile) {
 
 double seconds_to_build(std::span<const Profile> profiles) {
   if (mesh_of(profiles).num_axes() > most_axes_of_descent)
-    return growth_an_axis * seconds_to_build(CoarserProfiles(profiles).profiles);
+    return growth_an_axis * seconds_to_build(coarser_of(profiles).profiles);
   const Stopwatch passed;
   const ThreadStopwatch on_core;
   double pairs = 0;
@@ -163,7 +155,7 @@ JointPlan search_by_descent(const Stopwatch& stopwatch, std::span<const Profile>
     if (has_steps)
       of_coarser.time_limit_seconds =
           std::max(share_of_coarser * limit, std::min(least_seconds_of_coarser, limit));
-    best = search_plan(CoarserProfiles(profiles).profiles, of_coarser);
+    best = search_plan(coarser_of(profiles).profiles, of_coarser);
   }
   if (has_steps) descend(stopwatch, profiles, options, best);
   const sharding::DeviceMesh& found = best.plans.front().mesh;
