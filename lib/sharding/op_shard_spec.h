@@ -61,7 +61,7 @@ std::vector<OpShardSpec> op_shard_specs_reading(const graph::Graph& graph, const
                                                 std::span<const TensorShardSpec> inputs);
 
 /// Those that use all mesh axes but at most `most` as one of the `plans` does: in the same places
-/// of factors, inputs and outputs. Takes a time that hardly grows with the mesh's axes.
+/// of factors, inputs and outputs. The others are not enumerated.
 std::vector<OpShardSpec> op_shard_specs_near(const graph::Graph& graph, const graph::Node& node,
                                              const ShardingRule& rule, const DeviceMesh& mesh,
                                              const PartialUse& partial,
