@@ -13,7 +13,7 @@
 #include <functional>
 #include <limits>
 #include <numeric>
-#include <queue>
+#include <span>
 #include <tuple>
 
 namespace autopar::assignment {
@@ -23,6 +23,8 @@ namespace {
 constexpr double infinite = std::numeric_limits<double>::infinity();
 /// Relative rounding error of sums.
 constexpr double rounding = 1e-11;
+/// What a label costs under one limit.
+constexpr std::size_t comparisons_of_label = 6;
 
 double as_double(Cost cost) { return cost >= impossible ? infinite : static_cast<double>(cost); }
 
@@ -31,31 +33,55 @@ double as_double(Cost cost) { return cost >= impossible ? infinite : static_cast
 /// Thrown where labels take too many comparisons, or the deadline comes.
 struct LabelBudgetSpent {};
 
-/// Choices for the nodes of a bucket's subtree: cost and usage of each, sorted by priced cost.
+/// Choices for the nodes of a bucket's subtree, sorted by priced cost.
 struct Labels {
-  std::vector<double> priced;  ///< cost, and what the usage pays
-  std::vector<Cost> costs;
+  struct Label {
+    double priced;  ///< cost, and what the usage pays
+    Cost cost;
+    int trace;  ///< where its strategies are recorded
+  };
+  std::vector<Label> list;
   std::vector<std::int64_t> usages;  ///< by label and slot, or sum (usage_slots.h)
-  std::vector<int> traces;           ///< where their strategies are recorded
 
-  std::size_t size() const { return priced.size(); }
-  void add(double priced_cost, Cost cost, const std::vector<std::int64_t>& usage, int trace) {
-    priced.push_back(priced_cost);
-    costs.push_back(cost);
+  std::size_t size() const { return list.size(); }
+  void reserve(std::size_t count, std::size_t usages_of_each) {
+    list.reserve(count);
+    usages.reserve(count * usages_of_each);
+  }
+  void add(const Label& label, std::span<const std::int64_t> usage) {
+    list.push_back(label);
     usages.insert(usages.end(), usage.begin(), usage.end());
-    traces.push_back(trace);
   }
   /// Whether one of them costs and uses no more.
-  bool dominate(Cost cost, const std::vector<std::int64_t>& usage) const {
-    for (std::size_t k = 0; k < size(); ++k) {
-      if (costs[k] > cost) continue;
-      const std::int64_t* other = usages.data() + k * usage.size();
+  bool dominate(Cost cost, std::span<const std::int64_t> usage) const {
+    const std::int64_t* other = usages.data();
+    for (std::size_t k = 0; k < size(); ++k, other += usage.size()) {
+      if (list[k].cost > cost) continue;
       std::size_t slot = 0;
       while (slot < usage.size() && other[slot] <= usage[slot]) ++slot;
       if (slot == usage.size()) return true;
     }
     return false;
   }
+};
+
+/// The undominated pairs of cost and usage of labels with one usage each.
+class Staircase {
+ public:
+  void clear() { steps_.clear(); }
+  /// False where one of them costs and uses no more.
+  bool add(Cost cost, std::int64_t usage) {
+    const auto dearer = std::ranges::upper_bound(steps_, cost, {}, &Step::first);
+    if (dearer != steps_.begin() && std::prev(dearer)->second <= usage) return false;
+    const auto kept =
+        std::find_if(dearer, steps_.end(), [&](const Step& step) { return step.second < usage; });
+    steps_.insert(steps_.erase(dearer, kept), {cost, usage});
+    return true;
+  }
+
+ private:
+  using Step = std::pair<Cost, std::int64_t>;
+  std::vector<Step> steps_;  ///< costs ascend, usages descend
 };
 
 /// Makes lists of undominated labels and records their strategies. What makes lists may throw
@@ -94,6 +120,17 @@ class LabelMaker {
   double least_dropped() const { return least_dropped_; }
 
  private:
+  /// One more label is to join these. Under several limits it is compared with all; where it need
+  /// not be, it counts as if it were, so that budgets of comparisons end the same searches.
+  void note_label(const Labels& labels) {
+    note_comparisons(usage_.size() == 1 ? comparisons_of_label : 1 + labels.size());
+  }
+  /// Whether a label of `usage_` is dominated by none of those met since the staircase was cleared,
+  /// which are the labels.
+  bool is_undominated(Cost cost, const Labels& labels) {
+    return usage_.size() == 1 ? staircase_.add(cost, usage_.front())
+                              : !labels.dominate(cost, usage_);
+  }
   int trace_of(int a, int b) {
     traces_.emplace_back(a, b);
     return static_cast<int>(traces_.size()) - 1;
@@ -106,6 +143,13 @@ class LabelMaker {
   std::vector<std::pair<int, int>> traces_;
   double comparisons_ = 0;
   double comparisons_at_look_ = 0;
+
+  // Kept from one list to the next, which are many and small.
+  using Entry = std::tuple<double, std::size_t, std::size_t>;  ///< priced, and which label
+  std::vector<Entry> queue_;
+  std::vector<Entry> order_;
+  std::vector<std::int64_t> usage_;
+  Staircase staircase_;
 };
 
 Labels LabelMaker::merge(const Labels& sums, const Labels& child,
@@ -115,63 +159,89 @@ Labels LabelMaker::merge(const Labels& sums, const Labels& child,
   if (sums.size() == 0 || child.size() == 0) return result;
   const std::size_t count = child_slots.size();
   const std::size_t stride = child.usages.size() / child.size();
-  using Entry = std::tuple<double, std::size_t, std::size_t>;  // priced, and which labels
-  std::priority_queue<Entry, std::vector<Entry>, std::greater<>> queue;
-  for (std::size_t x = 0; x < sums.size(); ++x) {
-    queue.emplace(sums.priced[x] + child.priced.front(), x, 0);
+  result.reserve(sums.size() + child.size(), count);
+  usage_.resize(count);
+  /// Whether the sum of label x of the sums and y of the child is within limits; sets its usage.
+  const auto is_within = [&](std::size_t x, std::size_t y) {
+    for (std::size_t k = 0; k < count; ++k) {
+      usage_[k] = sums.usages[x * count + k];
+      if (child_slots[k] >= 0) usage_[k] += child.usages[y * stride + child_slots[k]];
+      if (usage_[k] > slots.limits[k]) return false;
+    }
+    return true;
+  };
+  /// False where the label leads to nothing, and with it all that pay more.
+  const auto is_needed = [&](double priced) {
+    if (!is_promising(priced + rest)) return false;
+    if (result.size() < options_.width) return true;
+    least_dropped_ = std::min(least_dropped_, priced + rest);
+    return false;
+  };
+  const auto add = [&](double priced, Cost cost, std::size_t x, std::size_t y) {
+    result.add({priced, cost, trace_of(sums.list[x].trace, child.list[y].trace)}, usage_);
+  };
+  if (sums.size() == 1 || child.size() == 1) {  // as sorted, and undominated, as the others are
+    for (std::size_t k = 0; k < std::max(sums.size(), child.size()); ++k) {
+      note_label(result);
+      const std::size_t x = sums.size() == 1 ? 0 : k;
+      const std::size_t y = child.size() == 1 ? 0 : k;
+      const double priced = sums.list[x].priced + child.list[y].priced;
+      if (!is_needed(priced)) break;
+      if (is_within(x, y)) add(priced, sums.list[x].cost + child.list[y].cost, x, y);
+    }
+    return result;
   }
-  std::vector<std::int64_t> usage(count);
-  while (!queue.empty()) {
-    note_comparisons(1 + result.size());
-    const auto [priced, x, y] = queue.top();
-    if (!is_promising(priced + rest)) break;
-    if (result.size() >= options_.width) {
-      least_dropped_ = std::min(least_dropped_, priced + rest);
-      break;
+  queue_.clear();
+  staircase_.clear();
+  for (std::size_t x = 0; x < sums.size(); ++x) {  // sorted, so that it is a heap
+    queue_.emplace_back(sums.list[x].priced + child.list.front().priced, x, 0);
+  }
+  while (!queue_.empty()) {
+    const auto [priced, x, y] = queue_.front();
+    if (!is_needed(priced)) break;
+    std::ranges::pop_heap(queue_, std::greater<>());
+    queue_.pop_back();
+    if (y + 1 < child.size()) {
+      queue_.emplace_back(sums.list[x].priced + child.list[y + 1].priced, x, y + 1);
+      std::ranges::push_heap(queue_, std::greater<>());
     }
-    queue.pop();
-    if (y + 1 < child.size()) queue.emplace(sums.priced[x] + child.priced[y + 1], x, y + 1);
-    bool is_within = true;
-    for (std::size_t k = 0; k < count && is_within; ++k) {
-      usage[k] = sums.usages[x * count + k];
-      if (child_slots[k] >= 0) usage[k] += child.usages[y * stride + child_slots[k]];
-      is_within = usage[k] <= slots.limits[k];
-    }
-    if (!is_within) continue;
-    const Cost cost = sums.costs[x] + child.costs[y];
-    if (result.dominate(cost, usage)) continue;
-    result.add(priced, cost, usage, trace_of(sums.traces[x], child.traces[y]));
+    note_label(result);
+    if (!is_within(x, y)) continue;
+    const Cost cost = sums.list[x].cost + child.list[y].cost;
+    if (is_undominated(cost, result)) add(priced, cost, x, y);
   }
   return result;
 }
 
 Labels LabelMaker::unite(const std::vector<Labels>& lists, const UsageSlots& slots, double rest) {
-  std::vector<std::pair<std::size_t, std::size_t>> order;
+  order_.clear();
   for (std::size_t list = 0; list < lists.size(); ++list) {
-    for (std::size_t k = 0; k < lists[list].size(); ++k) order.emplace_back(list, k);
+    for (std::size_t k = 0; k < lists[list].size(); ++k) {
+      order_.emplace_back(lists[list].list[k].priced, list, k);
+    }
   }
-  const auto priced = [&](const auto& entry) { return lists[entry.first].priced[entry.second]; };
-  std::ranges::stable_sort(order, {}, priced);
+  std::ranges::sort(order_);
   Labels result;
   const std::size_t count = slots.limits.size();
-  std::vector<std::int64_t> usage(slots.slots.size());
-  for (const auto& entry : order) {
-    note_comparisons(1 + result.size());
-    const Labels& list = lists[entry.first];
-    const std::int64_t* sums = list.usages.data() + entry.second * count;
-    for (std::size_t slot = 0; slot < usage.size(); ++slot) {
-      usage[slot] = std::numeric_limits<std::int64_t>::min();
+  usage_.resize(slots.slots.size());
+  result.reserve(order_.size(), usage_.size());
+  staircase_.clear();
+  for (const auto& [priced, list, k] : order_) {
+    const std::int64_t* sums = lists[list].usages.data() + k * count;
+    for (std::size_t slot = 0; slot < usage_.size(); ++slot) {
+      usage_[slot] = std::numeric_limits<std::int64_t>::min();
       for (const auto& [sum, more] : slots.slots[slot]) {
-        usage[slot] = std::max(usage[slot], sums[sum] + more);
+        usage_[slot] = std::max(usage_[slot], sums[sum] + more);
       }
     }
-    const Cost cost = list.costs[entry.second];
-    if (result.dominate(cost, usage)) continue;
+    const Labels::Label& label = lists[list].list[k];
+    note_label(result);
+    if (!is_undominated(label.cost, result)) continue;
     if (result.size() >= options_.width) {
-      least_dropped_ = std::min(least_dropped_, priced(entry) + rest);
+      least_dropped_ = std::min(least_dropped_, priced + rest);
       break;
     }
-    result.add(priced(entry), cost, usage, list.traces[entry.second]);
+    result.add(label, usage_);
   }
   return result;
 }
@@ -326,14 +396,12 @@ Labels LimitedElimination::labels_of_cell(std::size_t k, const std::vector<std::
     cost = plus(cost, problem_->edges[edge].costs[places[place++]]);
   }
   Labels labels;
-  labels.costs = {cost};
-  labels.priced = {as_double(cost) + price_of_usage(bucket.node, s)};
-  labels.traces = {trace};
+  labels.list = {{as_double(cost) + price_of_usage(bucket.node, s), cost, trace}};
   for (std::size_t sum = 0; sum < slots.limits.size(); ++sum) {
     labels.usages.push_back(slots.has_node[sum] ? node.usages[s] : 0);
     if (labels.usages.back() > slots.limits[sum]) return {};
   }
-  double rest = paid - labels.priced.front();
+  double rest = paid - labels.list.front().priced;
   for (std::size_t c = 0; c < bucket.children.size(); ++c) {
     const std::size_t child = bucket.children[c];
     const std::size_t index = places[place++];
@@ -369,10 +437,10 @@ LabelAnswer LimitedElimination::run(const LabelOptions& options) const {
   answer.bound = std::min(options.goal, bound_of(maker.least_dropped()));
   const Labels& finals = labels.back().front();
   if (finals.size() == 0) return answer;
-  const auto best = std::ranges::min_element(finals.costs) - finals.costs.begin();
-  answer.bound = std::min(answer.bound, finals.costs[best]);
+  const auto best = std::ranges::min_element(finals.list, {}, &Labels::Label::cost);
+  answer.bound = std::min(answer.bound, best->cost);
   Choice choice(problem_->nodes.size(), 0);
-  maker.follow(finals.traces[best], choice);
+  maker.follow(best->trace, choice);
   if (cost_of(*problem_, choice) < options.goal) answer.choice = std::move(choice);
   return answer;
 }
