@@ -46,6 +46,17 @@ Liveness find_live(const Graph& graph) {
   return live;
 }
 
+template <typename T>
+void keep_marked(std::vector<T>& all, const std::vector<bool>& marked) {
+  std::size_t kept = 0;
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    if (!marked[i]) continue;
+    if (kept != i) all[kept] = std::move(all[i]);
+    ++kept;
+  }
+  all.resize(kept);
+}
+
 void check_value(const Value& value) {
   require(!value.name.empty(), "every value has a name");
   require(value.type != DataType::undefined, "every value has a type");
@@ -190,27 +201,21 @@ void check_invariants(const Graph& graph) {
 void remove_dead_nodes(Graph& graph) {
   const Liveness live = find_live(graph);
   std::vector<ValueId> renumbered(graph.values.size(), no_value);
-  std::vector<Value> values;
-  for (std::size_t v = 0; v < graph.values.size(); ++v) {
-    if (!live.values[v]) continue;
-    renumbered[v] = static_cast<ValueId>(values.size());
-    values.push_back(std::move(graph.values[v]));
-  }
-  graph.values = std::move(values);
+  ValueId next = 0;
+  for (std::size_t v = 0; v < graph.values.size(); ++v)
+    if (live.values[v]) renumbered[v] = next++;
+  keep_marked(graph.values, live.values);
   graph.names_.clear();
   graph.named_ = 0;
   const auto renumber = [&renumbered](std::vector<ValueId>& ids) {
     for (ValueId& id : ids)
       if (id != no_value) id = renumbered[static_cast<std::size_t>(id)];
   };
-  std::vector<Node> nodes;
-  for (std::size_t n = 0; n < graph.nodes.size(); ++n) {
-    if (!live.nodes[n]) continue;
-    renumber(graph.nodes[n].inputs);
-    renumber(graph.nodes[n].outputs);
-    nodes.push_back(std::move(graph.nodes[n]));
+  keep_marked(graph.nodes, live.nodes);
+  for (Node& node : graph.nodes) {
+    renumber(node.inputs);
+    renumber(node.outputs);
   }
-  graph.nodes = std::move(nodes);
   renumber(graph.inputs);
   renumber(graph.outputs);
 }

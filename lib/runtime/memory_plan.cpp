@@ -64,7 +64,8 @@ MemoryPlan plan_memory(const graph::Graph& graph, const Storage& storage,
     places[v].slot_bytes = graph::aligned(lifetimes[v].bytes);
     lifetimes[v].bytes = 0;
   }
-  const std::int64_t packed_without_scratch = graph::plan_arena(lifetimes).bytes;
+  graph::ArenaPlan arena = graph::plan_arena(lifetimes);
+  const std::int64_t packed_without_scratch = arena.bytes;
   const auto scratch_queue = [&](std::size_t step) {
     return apart.scratch.empty() ? Queue::computation : apart.scratch[step];
   };
@@ -74,7 +75,9 @@ MemoryPlan plan_memory(const graph::Graph& graph, const Storage& storage,
     const int time = static_cast<int>(step);
     lifetimes.push_back({is_apart ? 0 : scratch_bytes[step], time, time});
   }
-  graph::ArenaPlan arena = graph::plan_arena(lifetimes);
+  const bool has_scratch = std::ranges::any_of(scratch_bytes, [](auto bytes) { return bytes > 0; });
+  if (has_scratch) arena = graph::plan_arena(lifetimes);
+  arena.offsets.resize(lifetimes.size());
 
   // Behind what is packed: slots, then the scratch memory of each of the two queues.
   std::int64_t end = graph::aligned(arena.bytes);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/in_parallel.h"
 #include "graph/loop_body.h"
 #include "runtime/memory_plan.h"
 #include "runtime/passes/passes.h"
@@ -29,6 +30,11 @@ Graph without_large_weights(const Graph& graph) {
   for (graph::Value& value : without.values)
     if (is_large_weight(value)) value.constant = graph::Tensor::absent(value.type, value.shape);
   return without;
+}
+
+bool can_group_collectives(Graph graph, const KernelTable& kernels) {
+  passes::optimize(graph, kernels, {.fuse = false, .group_collectives = true});
+  return passes::has_collective_groups(graph);
 }
 
 /// For the bodies of loops, each an Executable of its own.
@@ -76,9 +82,13 @@ PackedGraph packed_graph(const Graph& graph, const KernelTable& kernels, int mic
                     bytes_of_bodies(packed.graph, kernels);
     return packed;
   };
-  const PackedGraph grouped = pack({});
-  const bool has_groups = passes::has_collective_groups(grouped.graph);
-  PackedGraph ungrouped = has_groups ? pack({.group_collectives = false}) : grouped;
+  const bool has_groups = can_group_collectives(light, kernels);
+  PackedGraph ungrouped;
+  PackedGraph grouped;
+  in_parallel(has_groups ? 2 : 1, [&](std::size_t way) {
+    const bool groups = way == 1;
+    (groups ? grouped : ungrouped) = pack({.group_collectives = groups});
+  });
   if (ungrouped.bytes > bound) ungrouped = pack({.fuse = false, .group_collectives = false});
   // Groups that do not fit on some rank, perhaps another one, are left by all.
   const bool may_be_grouped = has_groups && grouped.bytes <= bound;

@@ -164,6 +164,7 @@ void Insertions::append(Insertions more) {
 }
 
 void Insertions::apply(Graph& graph) {
+  if (inserted_.empty()) return;
   std::ranges::stable_sort(inserted_, {}, [](const auto& each) { return each.first; });
   std::vector<Node> nodes;
   auto next = inserted_.begin();

@@ -52,11 +52,16 @@ struct LeftOut {
   bool folding = false;
 };
 
+/// When a rewriting is held against the memory that there may be, which takes longer than most
+/// passes do.
+enum class Checked { at_end, behind_each_pass };
+
 /// A graph of its own as passes rewrite it.
 struct Rewriting {
   const KernelTable& kernels;
   ConstantStore* store;
   LeftOut& left_out;
+  Checked checked;
   Graph graph;
   std::int64_t bytes = 0;                                    ///< of constants that are made
   std::vector<std::size_t> structure = structure_of(graph);  ///< when it was cleaned last
@@ -66,14 +71,16 @@ struct Rewriting {
     structure = structure_of(graph);
   }
 
-  /// False where the pass needs more: then it is left out from now on.
+  bool is_within(std::int64_t limit) const { return planned_bytes(graph, kernels) <= limit; }
+
+  /// False where the pass is seen to need more: then it is left out from now on.
   bool apply_within(std::int64_t limit, PassFunction pass) {
     if (left_out.fusions.contains(pass)) return true;
     note_work();
     pass(graph, kernels, store);
     if (structure_of(graph) == structure) return true;
     clean();
-    if (planned_bytes(graph, kernels) <= limit) return true;
+    if (checked == Checked::at_end || is_within(limit)) return true;
     left_out.fusions.insert(pass);
     return false;
   }
@@ -84,11 +91,12 @@ struct Rewriting {
     if (left_out.folding) return true;
     bytes = fold_constants(graph, store);
     clean();
-    left_out.folding = bytes + planned_bytes(graph, kernels) > limit;
+    left_out.folding = checked == Checked::behind_each_pass && !is_within(limit - bytes);
     return !left_out.folding;
   }
 
-  /// The passes in the order that lets each do the most. False where one more must be left out.
+  /// The passes in the order that lets each do the most. False where all together need more, or,
+  /// each being checked, one more must be left out.
   bool apply_all() {
     const std::int64_t limit = std::max(graph::plan_arena(graph::value_lifetimes(graph)).bytes,
                                         planned_bytes(graph, kernels));
@@ -99,9 +107,10 @@ struct Rewriting {
     if (!fold_within(bound)) return false;
     bytes += fold_channel_scales(graph, kernels, store);
     clean();
+    const std::int64_t left = std::min(limit, bound - bytes);
     for (const PassFunction pass : behind_folding)
-      if (!apply_within(std::min(limit, bound - bytes), pass)) return false;
-    return true;
+      if (!apply_within(left, pass)) return false;
+    return checked == Checked::behind_each_pass || is_within(left);
   }
 };
 
@@ -110,8 +119,8 @@ struct Rewriting {
 /// of what a pass was given. Returns the bytes of constants that are made.
 std::int64_t fuse(Graph& graph, const KernelTable& kernels, ConstantStore* store) {
   LeftOut left_out;
-  while (true) {
-    Rewriting rewriting{kernels, store, left_out, graph};
+  for (Checked checked = Checked::at_end;; checked = Checked::behind_each_pass) {
+    Rewriting rewriting{kernels, store, left_out, checked, graph};
     if (!rewriting.apply_all()) continue;
     graph = std::move(rewriting.graph);
     return rewriting.bytes;
