@@ -13,7 +13,9 @@ namespace {
 
 /// What the recursive search takes for a cell of an edge's table, seen on an ordinary core.
 constexpr double recursive_seconds_a_cell = 4e-8;
-/// The part of the time that it may take where the search is exact.
+/// What predicting a plan's memory takes, seen likewise.
+constexpr double prediction_seconds_an_operator = 1e-4;
+/// The part of the time that the recursive search may take where the search is exact.
 constexpr double share_of_recursive = 0.05;
 /// The part of the time for plans on coarser meshes then.
 constexpr double share_of_coarser = 0.1;
@@ -27,6 +29,12 @@ double seconds_of_recursive(const PlanTask& task) {
   double cells = 0;
   for (const auto& edge : task.built.problem.edges) cells += static_cast<double>(edge.costs.size());
   return task.slowdown * recursive_seconds_a_cell * cells;
+}
+
+/// About what predicting a plan's memory takes, before one has been predicted.
+double seconds_of_prediction(const PlanTask& task) {
+  const auto operators = static_cast<double>(task.built.operators.size());
+  return task.slowdown * prediction_seconds_an_operator * operators;
 }
 
 /// For plans on coarser meshes.
@@ -48,11 +56,19 @@ bool is_recursive_quick(const PlanTask& task) {
   return seconds_of_recursive(task) < share_of_recursive * task.options.time_limit_seconds;
 }
 
-void consider_recursive_plan(const PlanTask& task, Incumbent& incumbent) {
+void start_from_recursive(const PlanTask& task, Incumbent& incumbent) {
   auto quick = choose_recursively(task.built, task.built.problem, task.mesh());
   if (!quick) return;
-  consider(task, *quick, incumbent);
-  incumbent.starts.push_back(std::move(*quick));
+  incumbent.seconds_to_predict =
+      std::max(incumbent.seconds_to_predict, seconds_of_prediction(task));
+  incumbent.starts.push_back(*quick);
+  incumbent.recursive = std::move(*quick);
+}
+
+void consider_recursive(const PlanTask& task, Incumbent& incumbent) {
+  const std::vector<int> quick = std::exchange(incumbent.recursive, {});
+  if (!quick.empty() && assignment::cost_of(task.built.problem, quick) < incumbent.cost)
+    consider(task, quick, incumbent);
 }
 
 void start_from_coarser(const PlanTask& task, Incumbent& incumbent) {

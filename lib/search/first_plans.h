@@ -9,8 +9,12 @@ namespace autopar::search {
 /// Whether the recursive search takes a small part of the time limit.
 bool is_recursive_quick(const PlanTask& task);
 
-/// Considers what the recursive search finds, and lets the exact one go on from it.
-void consider_recursive_plan(const PlanTask& task, Incumbent& incumbent);
+/// Lets the exact search go on from what the recursive one finds.
+void start_from_recursive(const PlanTask& task, Incumbent& incumbent);
+
+/// Considers that plan where it is cheaper than the incumbent. Predicting what it needs takes long,
+/// and mostly the exact search has found a better one that fits.
+void consider_recursive(const PlanTask& task, Incumbent& incumbent);
 
 /// Lets the exact search go on from the task's plan on a coarser mesh, or from one that is searched
 /// now where there is none or its axes are others. Pins are for this mesh alone: with them there is

@@ -60,6 +60,7 @@ struct Incumbent {
   double glpk_seconds = 0;               ///< of all solves
   double seconds_to_predict = 0;         ///< what the longest prediction of shards has taken
   std::vector<int> without_limits;       ///< the cheapest choice of all, where it is not fair
+  std::vector<int> recursive;            ///< of the recursive search, while not yet considered
 };
 
 /// The largest sum of what is alive, as the search counts it.

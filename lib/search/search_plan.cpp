@@ -130,7 +130,7 @@ void solve_from_least_memory(const PlanTask& task, Incumbent& incumbent, FirstSo
 FirstSolution solve_under_limits(const PlanTask& task, const Solution& cheapest,
                                  Incumbent& incumbent) {
   const AssignmentProblem& problem = task.built.problem;
-  if (is_recursive_quick(task)) consider_recursive_plan(task, incumbent);
+  if (is_recursive_quick(task)) start_from_recursive(task, incumbent);
   if (task.coarser != nullptr || !is_recursive_quick(task)) start_from_coarser(task, incumbent);
   const Cost bound_at_rest = improve_where_mostly_at_rest(task, cheapest, incumbent);
   if (is_proven_enough(task, incumbent, bound_at_rest)) {
@@ -141,6 +141,7 @@ FirstSolution solve_under_limits(const PlanTask& task, const Solution& cheapest,
     return {std::move(solution), bound_of(cheapest)};
   }
   FirstSolution first{solve_exactly(task, problem, incumbent), bound_of(cheapest)};
+  if (first.solution.choice.empty()) consider_recursive(task, incumbent);
   if (first.solution.choice.empty() && incumbent.choice.empty()) {
     solve_from_least_memory(task, incumbent, first);
     if (first.solution.choice.empty()) return first;
@@ -271,6 +272,7 @@ JointPlan solve(PlanTask task) {
     best.starts.push_back(std::move(solution.choice));
     solution = solve_once();
   }
+  consider_recursive(task, best);
   if (best.choice.empty()) consider_fair_plan(task, best);
   if (best.choice.empty()) {
     if (!least) least = find_least_memory(task, best);
