@@ -3,7 +3,7 @@
 
 #include "runtime/device.h"
 #include "runtime/kernels/cpu/broadcast.h"
-#include "runtime/kernels/movement/indexing.h"
+#include "runtime/kernels/movement/element_lines.h"
 #include "runtime/kernels/movement/kernels.h"
 
 namespace autopar::runtime::cpu {
@@ -65,20 +65,24 @@ class GatherKernel final : public Kernel {
   std::optional<Tensor> table_;
 };
 
-/// GatherElements and GatherND: the elements or slices that indices name, one after the other.
-template <typename Indexing>
-class SliceGather final : public Kernel {
+/// The slices that indices name, one after the other.
+class GatherND final : public Kernel {
  public:
-  SliceGather(const KernelRequest& request, Indexing indexing)
+  explicit GatherND(const KernelRequest& request)
       : node_(request.node.name),
-        indexing_(std::move(indexing)),
+        threads_(request.device.threads()),
+        indexing_(slice_indexing(request)),
         bytes_(indexing_.slice_elements() * element_bytes_of(request, request.inputs[0])) {}
 
   void run(const KernelIo& io) override {
-    for (std::int64_t i = 0; i < indexing_.count(); ++i) {
+    const std::int64_t count = indexing_.count();
+    for (std::int64_t i = 0; i < count; ++i) indexing_.target(io.inputs[1], i, node_);  // checks
+    if (bytes_ == 0) return;
+#pragma omp parallel for num_threads(threads_) \
+    schedule(static) if (threads_ > 1 && count * bytes_ >= parallel_bytes)
+    for (std::int64_t i = 0; i < count; ++i) {
       const std::byte* from = io.inputs[0].data + indexing_.target(io.inputs[1], i, node_) * bytes_;
       std::byte* to = io.outputs[0].data + i * bytes_;
-      if (bytes_ == 0) continue;
       if (bytes_ <= 8)
         fill(to, from, 1, static_cast<int>(bytes_));
       else
@@ -88,8 +92,40 @@ class SliceGather final : public Kernel {
 
  private:
   std::string node_;
-  Indexing indexing_;
+  int threads_;
+  SliceIndexing indexing_;
   std::int64_t bytes_;
+};
+
+/// `Word` has an element's size.
+template <typename Word>
+class GatherElements final : public Kernel {
+ public:
+  explicit GatherElements(const KernelRequest& request)
+      : node_(request.node.name),
+        threads_(request.device.threads()),
+        lines_(element_indexing(request)) {}
+
+  void run(const KernelIo& io) override {
+    lines_.check(io.inputs[1], node_);
+    const auto* const data = io.inputs[0].as<const Word>();
+    auto* const out = io.outputs[0].as<Word>();
+    const std::int64_t rows = lines_.rows();
+    const std::int64_t bytes = lines_.count() * static_cast<std::int64_t>(sizeof(Word));
+    with_integers(io.inputs[1], [&](const auto* indices) {
+#pragma omp parallel for num_threads(threads_) \
+    schedule(static) if (threads_ > 1 && bytes >= parallel_bytes)
+      for (std::int64_t row = 0; row < rows; ++row)
+        lines_.each(indices, row, 0, lines_.row_length(), [=](std::int64_t from, std::int64_t place) {
+          out[place] = data[from];
+        });
+    });
+  }
+
+ private:
+  std::string node_;
+  int threads_;
+  ElementLines lines_;
 };
 
 }  // namespace
@@ -98,10 +134,12 @@ std::unique_ptr<Kernel> make_gather(const KernelRequest& request) {
   return std::make_unique<GatherKernel>(request);
 }
 std::unique_ptr<Kernel> make_gather_elements(const KernelRequest& request) {
-  return std::make_unique<SliceGather<ElementIndexing>>(request, element_indexing(request));
+  return kernel_for_element(request, request.inputs.at(0), [&]<typename Word>(Word) {
+    return std::make_unique<GatherElements<Word>>(request);
+  });
 }
 std::unique_ptr<Kernel> make_gather_nd(const KernelRequest& request) {
-  return std::make_unique<SliceGather<SliceIndexing>>(request, slice_indexing(request));
+  return std::make_unique<GatherND>(request);
 }
 
 }  // namespace autopar::runtime::cpu
