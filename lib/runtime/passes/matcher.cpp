@@ -173,6 +173,7 @@ void Insertions::apply(Graph& graph) {
       nodes.push_back(std::move(next->second));
     nodes.push_back(std::move(graph.nodes[n]));
   }
+  for (; next != inserted_.end(); ++next) nodes.push_back(std::move(next->second));
   graph.nodes = std::move(nodes);
   inserted_.clear();
 }

@@ -124,6 +124,7 @@ class Matcher {
 /// Nodes that a pass puts between those of the graph, whose numbers hold until apply().
 class Insertions {
  public:
+  /// `node` may be the one behind the last.
   void before(NodeId node, Node inserted) { inserted_.emplace_back(node, std::move(inserted)); }
   /// A Reshape of the value, whose name ends in `suffix`; itself where it has the shape.
   ValueId reshape_before(NodeId node, Graph& graph, ValueId value, const Shape& shape,

@@ -20,12 +20,12 @@ void without_store(Graph& graph, const KernelTable& kernels, ConstantStore*) {
 
 constexpr PassFunction before_folding[] = {fuse_quantized_products, without_store<fuse_transposes>};
 constexpr PassFunction behind_folding[] = {
-    without_store<drop_identities>,          without_store<fuse_gathered_products>,
-    without_store<fuse_normalizations>,      without_store<fuse_activations>,
-    without_store<fuse_rotary_embeddings>,   without_store<fuse_attention>,
-    without_store<fuse_masked_softmax>,      without_store<fuse_biases>,
-    without_store<fuse_product_activations>, without_store<fuse_permutations>,
-    without_store<fuse_elementwise_chains>};
+    without_store<drop_identities>,     without_store<fuse_gathered_products>,
+    without_store<fuse_normalizations>, without_store<fuse_activations>,
+    without_store<move_channels_last>,  without_store<fuse_rotary_embeddings>,
+    without_store<fuse_attention>,      without_store<fuse_masked_softmax>,
+    without_store<fuse_biases>,         without_store<fuse_product_activations>,
+    without_store<fuse_permutations>,   without_store<fuse_elementwise_chains>};
 
 /// Memory of the values, those that kernels alias in the memory of what they view.
 std::int64_t planned_bytes(const Graph& graph, const KernelTable& kernels) {

@@ -53,6 +53,9 @@ using graph::ValueId;
 ///                             [matrices, rows, columns]: A where `table` (int) is 0, B where it is
 ///                             1. Its matrix number indices[i] stands at i; the other one has a
 ///                             vector there, a column or a row
+///   ChannelsLastConv, ChannelsLastAveragePool, ChannelsLastMaxPool
+///                             as ONNX's Conv, AveragePool and MaxPool, of images
+///                             [image, height, width, channel]
 ///   ElementwiseChain(...)     several element-wise operators (kernels/elementwise/chain.h)
 ///   CollectiveGroup(...)      several collectives that go out together, input i and output i of
 ///                             member i (kernels/collective/collective_group.h)
@@ -85,6 +88,10 @@ void drop_identities(Graph& graph, const KernelTable& kernels);
 /// square as Pow or Mul, the root as Sqrt or Pow, the quotient as Div or by a Reciprocal, in half
 /// types between Casts.
 void fuse_normalizations(Graph& graph, const KernelTable& kernels);
+
+/// Convolutions, and what lies between them, compute on images whose channels are the last
+/// dimension: Transposes stand where others read or make them.
+void move_channels_last(Graph& graph, const KernelTable& kernels);
 
 /// Gelu of either kind and x sigmoid(a x), a Swish, that are written out, in any order of factors.
 void fuse_activations(Graph& graph, const KernelTable& kernels);

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "runtime/kernels/common/channels_last.h"
 #include "runtime/kernels/common/make_kernel.h"
 #include "runtime/kernels/convolution/convolution.h"
 #include "runtime/kernels/convolution/kernels.h"
@@ -16,14 +17,21 @@ using dnnl::memory;
 
 using onednn::any_layout;
 
+/// How they lie, and whether oneDNN may compute with them in layouts of its own.
+struct Images {
+  memory::desc in;
+  memory::desc out;
+  bool may_reorder = false;
+};
+
 class OnednnConvolution final : public Kernel {
  public:
   OnednnConvolution(const KernelRequest& request, const dnnl::primitive_desc& description,
-                    const memory::desc& weights)
+                    const Images& images, const memory::desc& weights)
       : has_bias_(is_given(request.inputs, 2)),
-        in_(float_layout(request.inputs[0].shape), layout(description, DNNL_ARG_SRC)),
+        in_(images.in, layout(description, DNNL_ARG_SRC)),
         weights_(weights, layout(description, DNNL_ARG_WEIGHTS)),
-        out_(layout(description, DNNL_ARG_DST), float_layout(request.outputs[0].shape)),
+        out_(layout(description, DNNL_ARG_DST), images.out),
         out_bytes_(out_.is_needed() ? graph::aligned(static_cast<std::int64_t>(
                                           layout(description, DNNL_ARG_DST).get_size()))
                                     : 0),
@@ -119,21 +127,36 @@ bool computes_plain(const KernelRequest& request) {
 /// dnnl::convolution_forward or dnnl::deconvolution_forward.
 template <typename Forward>
 std::unique_ptr<Kernel> make_onednn_convolution(const KernelRequest& request, const Slide& slide,
-                                                const memory::desc& weights) {
-  const memory::desc in = float_layout(request.inputs[0].shape);
-  const memory::desc out = float_layout(request.outputs[0].shape);
+                                                const Images& images, const memory::desc& weights) {
   const memory::desc bias =
       is_given(request.inputs, 2) ? float_layout(request.inputs[2].shape) : memory::desc();
-  const bool is_plain = computes_plain(request);
   // What is not constant would be reordered in each run.
   const auto description = describe_primitive<Forward>(
       user_scratchpad(), dnnl::prop_kind::forward_inference,
       std::is_same_v<Forward, dnnl::convolution_forward> ? dnnl::algorithm::convolution_direct
                                                          : dnnl::algorithm::deconvolution_direct,
-      is_plain ? in : any_layout(in), request.is_constant(1) ? any_layout(weights) : weights, bias,
-      is_plain ? out : any_layout(out), slide.strides, slide.gaps(), slide.begin_pads,
-      slide.end_pads);
-  return std::make_unique<OnednnConvolution>(request, description, weights);
+      images.may_reorder ? any_layout(images.in) : images.in,
+      request.is_constant(1) ? any_layout(weights) : weights, bias,
+      images.may_reorder ? any_layout(images.out) : images.out, slide.strides, slide.gaps(),
+      slide.begin_pads, slide.end_pads);
+  return std::make_unique<OnednnConvolution>(request, description, images, weights);
+}
+
+Images images_of(const KernelRequest& request) {
+  return {float_layout(request.inputs[0].shape), float_layout(request.outputs[0].shape),
+          !computes_plain(request)};
+}
+
+/// `request` is of a Conv.
+std::unique_ptr<Kernel> make_onednn_conv(const KernelRequest& request,
+                                         const Convolution& convolution, const Images& images) {
+  try {
+    return make_onednn_convolution<dnnl::convolution_forward>(
+        request, convolution.slide, images,
+        float_layout(grouped_weights(request.inputs[1].shape, convolution)));
+  } catch (const dnnl::error& error) {
+    fail("node '{}': oneDNN has no such convolution: {}", request.node.name, error.what());
+  }
 }
 
 /// An offset in a tensor of this shape as an index.
@@ -214,13 +237,21 @@ std::unique_ptr<Kernel> make_conv(const KernelRequest& request) {
     return kernel_for_type(request, type, AllFloats{},
                            [&]<typename T>(T) { return make_plain_conv<T>(request, convolution); });
   require_type(request, type, AllFloats{});
-  try {
-    return make_onednn_convolution<dnnl::convolution_forward>(
-        request, convolution.slide,
-        float_layout(grouped_weights(request.inputs[1].shape, convolution)));
-  } catch (const dnnl::error& error) {
-    fail("node '{}': oneDNN has no such convolution: {}", request.node.name, error.what());
-  }
+  return make_onednn_conv(request, convolution, images_of(request));
+}
+
+std::unique_ptr<Kernel> make_channels_last_conv(const KernelRequest& last) {
+  const KernelRequest request = with_channels_second(last);
+  return make_onednn_conv(request, convolution_of(request),
+                          {channels_last_layout(request.inputs[0].shape),
+                           channels_last_layout(request.outputs[0].shape)});
+}
+
+bool serves_channels_last_conv(const graph::Node& node, std::span<const TensorView> inputs,
+                               std::span<const TensorView> outputs) {
+  return node.inputs.size() >= 2 && inputs[0].type == DataType::float32 &&
+         inputs[0].shape.size() == 4 && inputs[0].elements() > 0 && inputs[1].elements() > 0 &&
+         outputs[0].elements() > 0;
 }
 
 std::unique_ptr<Kernel> make_conv_transpose(const KernelRequest& request) {
@@ -232,7 +263,7 @@ std::unique_ptr<Kernel> make_conv_transpose(const KernelRequest& request) {
   try {
     const Convolution convolution = transposed_convolution_of(request);
     return make_onednn_convolution<dnnl::deconvolution_forward>(
-        request, convolution.slide, described_weights(request, convolution));
+        request, convolution.slide, images_of(request), described_weights(request, convolution));
   } catch (const dnnl::error&) {
     return make_conv_transpose_loops(request);
   }

@@ -4,6 +4,11 @@
 #include "runtime/kernels/common/for_device.h"
 
 namespace autopar::runtime {
+namespace cpu {
+MakeKernel make_channels_last_conv;
+Serves serves_channels_last_conv;
+}  // namespace cpu
+
 namespace AUTOPAR_DEVICE {
 
 MakeKernel make_conv, make_conv_transpose;

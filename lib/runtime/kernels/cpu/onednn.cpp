@@ -8,6 +8,7 @@
 #include "base/free_memory.h"
 #include "base/out_of_memory.h"
 #include "graph/arena.h"
+#include "runtime/kernels/common/channels_last.h"
 
 namespace autopar::runtime::cpu {
 namespace {
@@ -38,6 +39,13 @@ const dnnl::engine& onednn_engine() {
 
 dnnl::memory::desc float_layout(const Shape& shape) {
   return {shape, dnnl::memory::data_type::f32, row_major_strides(shape)};
+}
+
+dnnl::memory::desc channels_last_layout(const Shape& shape) {
+  Shape strides = row_major_strides(as_channels_last(shape));
+  strides.insert(strides.begin() + 1, strides.back());
+  strides.pop_back();
+  return {shape, dnnl::memory::data_type::f32, strides};
 }
 
 dnnl::primitive_attr user_scratchpad() {

@@ -18,6 +18,9 @@ const dnnl::engine& onednn_engine();
 /// A contiguous tensor of float32.
 dnnl::memory::desc float_layout(const Shape& shape);
 
+/// The same of images that are stored with their channels last; `shape` has them second.
+dnnl::memory::desc channels_last_layout(const Shape& shape);
+
 /// Scratchpads are the kernel's scratch memory.
 dnnl::primitive_attr user_scratchpad();
 

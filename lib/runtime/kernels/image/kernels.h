@@ -9,6 +9,8 @@ namespace cpu {
 MakeKernel make_onednn_average_pool;
 std::unique_ptr<Kernel> make_onednn_max_pool(const KernelRequest& request,
                                              std::unique_ptr<Kernel> other);
+MakeKernel make_channels_last_average_pool, make_channels_last_max_pool;
+Serves serves_channels_last_pool;
 }  // namespace cpu
 
 namespace AUTOPAR_DEVICE {

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "runtime/kernels/common/channels_last.h"
 #include "runtime/kernels/common/kernel_arguments.h"
 #include "runtime/kernels/cpu/onednn.h"
 #include "runtime/kernels/image/kernels.h"
@@ -9,15 +10,17 @@
 namespace autopar::runtime::cpu {
 namespace {
 
+using ImageLayout = dnnl::memory::desc(const Shape& shape);
+
 /// Null where oneDNN has no such pooling.
 std::unique_ptr<Kernel> try_onednn_pooling(const KernelRequest& request, const Pooling& pooling,
-                                           dnnl::algorithm algorithm) {
+                                           dnnl::algorithm algorithm, ImageLayout* layout) {
   const Slide& slide = pooling.slide;
   try {
     return make_onednn_unary(describe_primitive<onednn::Pooling>(
         user_scratchpad(), dnnl::prop_kind::forward_inference, algorithm,
-        float_layout(request.inputs[0].shape), float_layout(request.outputs[0].shape),
-        slide.strides, pooling.taps, slide.gaps(), slide.begin_pads, slide.end_pads));
+        layout(request.inputs[0].shape), layout(request.outputs[0].shape), slide.strides,
+        pooling.taps, slide.gaps(), slide.begin_pads, slide.end_pads));
   } catch (const dnnl::error&) {
     return nullptr;
   }
@@ -30,6 +33,35 @@ bool suits_onednn(const KernelRequest& request, const Pooling& pooling) {
          request.inputs[0].elements() > 0 && spatial >= 1 && pooling.sees_image &&
          std::ranges::all_of(pooling.slide.end_pads, [](std::int64_t pad) { return pad >= 0; });
 }
+
+/// A maximum pool of images whose channels are last, by its definition.
+class PlainChannelsLastMaxPool final : public Kernel {
+ public:
+  explicit PlainChannelsLastMaxPool(const Pooling& pooling) : windows_(pooling.windows) {}
+
+  void run(const KernelIo& io) override {
+    const std::int64_t images = io.inputs[0].shape.front();
+    const std::int64_t channels = io.inputs[0].shape.back();
+    const std::int64_t places = windows_.out_places();
+    const auto* in = io.inputs[0].as<const float>();
+    auto* out = io.outputs[0].as<float>();
+    for (std::int64_t i = 0; i < images * places; ++i) {
+      const TapsInside taps(windows_, Place(i % places, windows_.out));
+      const float* image = in + i / places * windows_.in_places() * channels;
+      for (std::int64_t c = 0; c < channels; ++c) {
+        std::int64_t largest = -1;
+        taps.visit(windows_, [&](std::int64_t offset) {
+          const std::int64_t at = offset * channels + c;
+          if (largest < 0 || image[at] > image[largest]) largest = at;
+        });
+        out[i * channels + c] = image[largest];
+      }
+    }
+  }
+
+ private:
+  Windows windows_;
+};
 
 /// oneDNN begins a window's maximum with the lowest finite number, which stays where the window has
 /// nothing but -inf or NaN: then the image is pooled again, by the kernel that serves all types.
@@ -58,11 +90,14 @@ class CheckedMaxPool : public Kernel {
 
 }  // namespace
 
-std::unique_ptr<Kernel> make_onednn_average_pool(const KernelRequest& request) {
+namespace {
+
+std::unique_ptr<Kernel> make_average_pool(const KernelRequest& request, ImageLayout* layout) {
   const Pooling pooling(request);
   if (!suits_onednn(request, pooling)) return nullptr;
   if (request.node.int_attribute("count_include_pad", 0) == 0)
-    return try_onednn_pooling(request, pooling, dnnl::algorithm::pooling_avg_exclude_padding);
+    return try_onednn_pooling(request, pooling, dnnl::algorithm::pooling_avg_exclude_padding,
+                              layout);
   // With padding counted, oneDNN divides by whole windows.
   for (int d = 0; d < Windows::dimensions; ++d) {
     const Windows& windows = pooling.windows;
@@ -70,16 +105,54 @@ std::unique_ptr<Kernel> make_onednn_average_pool(const KernelRequest& request) {
                     (windows.taps[d] - 1) * windows.dilations[d] + 1;
     if (end > pooling.padded_ends[d]) return nullptr;
   }
-  return try_onednn_pooling(request, pooling, dnnl::algorithm::pooling_avg_include_padding);
+  return try_onednn_pooling(request, pooling, dnnl::algorithm::pooling_avg_include_padding, layout);
+}
+
+}  // namespace
+
+std::unique_ptr<Kernel> make_onednn_average_pool(const KernelRequest& request) {
+  return make_average_pool(request, float_layout);
+}
+
+std::unique_ptr<Kernel> make_channels_last_average_pool(const KernelRequest& request) {
+  auto kernel = make_average_pool(with_channels_second(request), channels_last_layout);
+  if (!kernel) fail("node '{}': oneDNN has no such pooling", request.node.name);
+  return kernel;
 }
 
 std::unique_ptr<Kernel> make_onednn_max_pool(const KernelRequest& request,
                                              std::unique_ptr<Kernel> other) {
   const Pooling pooling(request);
   if (is_given(request.outputs, 1) || !suits_onednn(request, pooling)) return other;
-  auto fast = try_onednn_pooling(request, pooling, dnnl::algorithm::pooling_max);
+  auto fast = try_onednn_pooling(request, pooling, dnnl::algorithm::pooling_max, float_layout);
   if (!fast) return other;
   return std::make_unique<CheckedMaxPool>(std::move(fast), std::move(other));
+}
+
+std::unique_ptr<Kernel> make_channels_last_max_pool(const KernelRequest& last) {
+  const KernelRequest request = with_channels_second(last);
+  const Pooling pooling(request);
+  auto plain = std::make_unique<PlainChannelsLastMaxPool>(pooling);
+  auto fast =
+      try_onednn_pooling(request, pooling, dnnl::algorithm::pooling_max, channels_last_layout);
+  if (!fast) return plain;
+  return std::make_unique<CheckedMaxPool>(std::move(fast), std::move(plain));
+}
+
+/// What oneDNN always has: windows that stay within the padding, and each of which sees something.
+bool serves_channels_last_pool(const graph::Node& node, std::span<const TensorView> inputs,
+                               std::span<const TensorView> outputs) {
+  const std::vector<std::int64_t> taps = node.ints_attribute("kernel_shape", {});
+  const std::vector<std::int64_t> pads = node.ints_attribute("pads", {});
+  bool sees_image = true;
+  for (std::size_t i = 0; i < pads.size() && !taps.empty(); ++i)
+    sees_image = sees_image && pads[i] < taps[i % taps.size()];
+  const auto is_one = [](std::int64_t dilation) { return dilation == 1; };
+  return inputs[0].type == DataType::float32 && inputs[0].shape.size() == 4 &&
+         inputs[0].elements() > 0 && outputs.size() == 1 && outputs[0].elements() > 0 &&
+         taps.size() == 2 && sees_image && node.int_attribute("ceil_mode", 0) == 0 &&
+         node.string_attribute("auto_pad", "NOTSET") == "NOTSET" &&
+         std::ranges::all_of(node.ints_attribute("dilations", {}), is_one);
 }
 
 }  // namespace autopar::runtime::cpu

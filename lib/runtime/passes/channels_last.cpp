@@ -1,0 +1,335 @@
+// Convolutions are fastest on images whose channels are the innermost dimension: a vector of
+// channels at a place is read and written whole. Between two of them images stay so through
+// whatever computes on each element or each channel by itself, so that they are reordered where
+// they come in and go out alone.
+
+#include <algorithm>
+#include <numeric>
+#include <optional>
+
+#include "runtime/kernels/common/channels_last.h"
+#include "runtime/passes/channel_scale.h"
+
+namespace autopar::runtime::passes {
+namespace {
+
+constexpr std::size_t image_rank = 4;
+
+/// A node as it computes on images with their channels last: the operator, and which of its inputs
+/// are such images; others are read as they are.
+struct Form {
+  Node node;
+  std::vector<std::size_t> images;
+};
+
+bool is_image(const Matcher& matcher, ValueId value) {
+  return value != graph::no_value && matcher.shape(value).size() == image_rank;
+}
+
+/// Whether both orders are one: nothing is moved then.
+bool has_one_order(const Shape& image) { return image[1] == 1 || image[2] * image[3] == 1; }
+
+/// The shape of a constant of at most four dimensions, which are an image's last ones.
+Shape as_image(Shape shape) {
+  shape.insert(shape.begin(), image_rank - shape.size(), 1);
+  return shape;
+}
+
+/// Whether a Conv is a product of matrices, which is nearly as fast on images as ONNX has them.
+bool is_pointwise(const Matcher& matcher, const Node& conv) {
+  const Shape& weights = matcher.shape(conv.inputs[1]);
+  const auto is_one = [](std::int64_t extent) { return extent == 1; };
+  return std::all_of(weights.begin() + 2, weights.end(), is_one) &&
+         std::ranges::all_of(conv.ints_attribute("strides", {}), is_one);
+}
+
+Form form_of(const Node& node, const char* op_type) {
+  Form form{node, {0}};
+  form.node.domain = internal_domain;
+  form.node.op_type = op_type;
+  return form;
+}
+
+std::optional<Form> form_of_conv(const Matcher& matcher, const Node& node) {
+  if (!is_image(matcher, node.inputs[0]) || !matcher.is_constant(node.inputs[1]))
+    return std::nullopt;
+  return form_of(node, "ChannelsLastConv");
+}
+
+/// A mean over all places of each channel, which stays an image.
+bool is_mean_of_places(const Matcher& matcher, const Node& node) {
+  if (is_onnx(node, "GlobalAveragePool")) return true;
+  if (!is_onnx(node, "ReduceMean") || node.int_attribute("keepdims", 1) == 0) return false;
+  std::vector<std::int64_t> axes = node.ints_attribute("axes", {});
+  if (has_input(node, 1)) {
+    const auto listed = matcher.data(node.inputs[1]);
+    if (!listed || listed->type() != DataType::int64) return false;
+    const auto values = listed->values<std::int64_t>();
+    axes.assign(values.begin(), values.end());
+  }
+  for (std::int64_t& axis : axes)
+    if (axis < 0) axis += static_cast<std::int64_t>(image_rank);
+  std::ranges::sort(axes);
+  return axes == std::vector<std::int64_t>{2, 3};
+}
+
+Form form_of_mean(const Matcher& matcher, const Node& node) {
+  Form form = form_of(node, "ChannelsLastAveragePool");
+  const Shape& shape = matcher.shape(node.inputs[0]);
+  form.node.inputs.resize(1);
+  form.node.attributes = {{"kernel_shape", std::vector<std::int64_t>{shape[2], shape[3]}}};
+  return form;
+}
+
+std::optional<Form> form_of_concat(const Node& node) {
+  const std::int64_t axis = node.int_attribute("axis", 0);
+  if (axis != 1 && axis != 1 - static_cast<std::int64_t>(image_rank)) return std::nullopt;
+  Form form{node, {}};
+  for (std::size_t i = 0; i < node.inputs.size(); ++i) form.images.push_back(i);
+  form.node.attributes["axis"] = static_cast<std::int64_t>(image_rank) - 1;
+  return form;
+}
+
+/// Inputs of fewer dimensions, but for single elements, are not known by their places.
+std::optional<Form> form_of_elementwise(const Pass& pass, const Node& node) {
+  std::vector<TensorView> inputs;
+  Form form{node, {}};
+  for (std::size_t i = 0; i < node.inputs.size(); ++i) {
+    const ValueId input = node.inputs[i];
+    inputs.push_back(view_of(pass.graph, input));
+    if (is_image(pass, input) ||
+        (input != graph::no_value && pass.is_constant(input) && inputs.back().elements() != 1))
+      form.images.push_back(i);
+    else if (input != graph::no_value && inputs.back().elements() != 1)
+      return std::nullopt;
+  }
+  const bool is_elementwise =
+      pass.kernels.chain_slots(node, inputs, view_of(pass.graph, node.outputs[0])).has_value();
+  return is_elementwise ? std::optional(form) : std::nullopt;
+}
+
+std::optional<Form> find_form(const Pass& pass, const Node& node) {
+  if (node.outputs.size() != 1 || node.inputs.empty() || !is_image(pass, node.outputs[0]))
+    return std::nullopt;
+  if (is_onnx(node, "Conv")) return form_of_conv(pass, node);
+  if (is_onnx(node, "Concat")) return form_of_concat(node);
+  if (!is_image(pass, node.inputs[0])) return form_of_elementwise(pass, node);
+  if (is_onnx(node, "MaxPool")) return form_of(node, "ChannelsLastMaxPool");
+  if (is_onnx(node, "AveragePool")) return form_of(node, "ChannelsLastAveragePool");
+  if (is_mean_of_places(pass, node)) return form_of_mean(pass, node);
+  return form_of_elementwise(pass, node);
+}
+
+/// The images of a graph, by value: as ONNX has them, and with their channels last.
+class Images {
+ public:
+  explicit Images(Pass& pass) : pass_(pass), last_(pass.graph.values.size(), graph::no_value) {}
+
+  bool is_made_last(ValueId value) const { return last_[static_cast<std::size_t>(value)] >= 0; }
+
+  /// The value of a node that makes it with channels last from now on.
+  ValueId make_last(ValueId value) {
+    const graph::Value& stored = pass_.graph.value(value);
+    const ValueId last = pass_.graph.add_value({stored.name + ":channels_last", stored.type,
+                                                as_channels_last(stored.shape), std::nullopt});
+    last_[static_cast<std::size_t>(value)] = last;
+    return last;
+  }
+
+  /// The value with its channels last, for a node to read.
+  ValueId last(ValueId value, NodeId reader) {
+    if (is_made_last(value)) return last_[static_cast<std::size_t>(value)];
+    if (pass_.is_constant(value)) return constant_last(value);
+    const ValueId last = make_last(value);
+    move(reader, value, last, {0, 2, 3, 1});
+    return last;
+  }
+
+  /// Makes the value as ONNX has it from the one with channels last, before a node.
+  void restore(ValueId value, NodeId before) {
+    move(before, last_[static_cast<std::size_t>(value)], value, {0, 3, 1, 2});
+  }
+
+ private:
+  void move(NodeId before, ValueId from, ValueId to, std::vector<std::int64_t> permutation) {
+    const std::string name = pass_.graph.value(to).name + ":moved";
+    const Shape& shape = pass_.graph.value(to).shape;
+    const bool is_kept = has_one_order(permutation[1] == 2 ? as_channels_second(shape) : shape);
+    pass_.insertions.before(
+        before,
+        is_kept ? reshape_node(pass_.graph, name, from, to)
+                : Node{name, "Transpose", "", {from}, {to}, {{"perm", std::move(permutation)}}});
+  }
+
+  /// A constant in one order.
+  ValueId constant_last(ValueId value) {
+    const graph::Tensor& stored = *pass_.graph.value(value).constant;
+    const Shape to = as_channels_last(as_image(stored.shape()));
+    const std::string name = pass_.graph.value(value).name + ":channels_last";
+    if (!stored.has_data())
+      return pass_.graph.add_constant(name, graph::Tensor::absent(stored.type(), to));
+    return pass_.graph.add_constant(name, stored.contiguous_copy().reshaped(to));
+  }
+
+  Pass& pass_;
+  std::vector<ValueId> last_;
+};
+
+/// Which nodes have a form with channels last and are to take it, by node.
+class Choice {
+ public:
+  explicit Choice(const Pass& pass) : pass_(pass), forms_(pass.graph.nodes.size()) {
+    for (std::size_t n = 0; n < forms_.size(); ++n) {
+      auto form = find_form(pass, pass.graph.nodes[n]);
+      if (form && runs(*form) && pays(pass.graph.nodes[n], *form)) forms_[n] = std::move(form);
+    }
+    drop_what_moves_more();
+  }
+
+  const std::optional<Form>& form(NodeId node) const {
+    return forms_[static_cast<std::size_t>(node)];
+  }
+  bool is_read_as_it_was(ValueId value) const {
+    return pass_.is_output(value) ||
+           std::ranges::any_of(pass_.readers(value), [&](NodeId reader) { return !form(reader); });
+  }
+  bool is_made_last(ValueId value) const {
+    const NodeId maker = value == graph::no_value ? graph::no_node : pass_.producer(value);
+    return maker != graph::no_node && form(maker);
+  }
+
+ private:
+  bool runs(const Form& form) const {
+    if (form.node.domain != internal_domain) return true;
+    const KernelEntry* entry = pass_.kernels.find(internal_domain, form.node.op_type);
+    if (entry == nullptr) return false;
+    std::vector<TensorView> inputs;
+    for (const ValueId input : form.node.inputs) inputs.push_back(view_of(pass_.graph, input));
+    const TensorView output = view_of(pass_.graph, form.node.outputs[0]);
+    return entry->serves == nullptr || entry->serves(form.node, inputs, {&output, 1});
+  }
+
+  /// A convolution brings images into the form; others keep it where most of what they read has it.
+  bool pays(const Node& node, const Form& form) const {
+    if (is_onnx(node, "Conv") && !is_pointwise(pass_, node)) return true;
+    std::int64_t made_last = 0;
+    std::int64_t made_else = 0;
+    for (const std::size_t i : form.images) {
+      const Shape& shape = pass_.shape(node.inputs[i]);
+      if (pass_.is_constant(node.inputs[i])) {
+        if (shape.size() > image_rank || !has_one_order(as_image(shape))) return false;
+        continue;
+      }
+      if (is_made_last(node.inputs[i]))
+        made_last += graph::num_elements(shape);
+      else if (!has_one_order(shape))
+        made_else += graph::num_elements(shape);
+    }
+    return made_last > made_else;
+  }
+
+  /// Elements that a Conv as ONNX has it would reorder by itself; one that need not is slower by
+  /// about half of that.
+  std::int64_t elements_saved(const Node& node) const {
+    if (!is_onnx(node, "Conv")) return 0;
+    const std::int64_t elements = elements_of(node.inputs[0]) + elements_of(node.outputs[0]);
+    return is_pointwise(pass_, node) ? elements / 2 : elements;
+  }
+
+  /// Elements that Transposes move around the node.
+  std::int64_t elements_moved(const Node& node, const Form& form) const {
+    std::int64_t moved = is_read_as_it_was(node.outputs[0]) ? elements_of(node.outputs[0]) : 0;
+    for (const std::size_t i : form.images)
+      if (!is_made_last(node.inputs[i]) && !pass_.is_constant(node.inputs[i]))
+        moved += elements_of(node.inputs[i]);
+    return moved;
+  }
+
+  std::int64_t elements_of(ValueId image) const {
+    const Shape& shape = pass_.shape(image);
+    return has_one_order(shape) ? 0 : graph::num_elements(shape);
+  }
+
+  /// Nodes that hand images to one another take the form together or not at all.
+  void drop_what_moves_more() {
+    std::vector<NodeId> group(forms_.size());  // a node of the same group, the first one in the end
+    std::iota(group.begin(), group.end(), 0);
+    const auto first_of = [&](NodeId node) {
+      while (group[static_cast<std::size_t>(node)] != node)
+        node = group[static_cast<std::size_t>(node)];
+      return node;
+    };
+    std::vector<std::int64_t> gained(forms_.size());
+    for (std::size_t n = 0; n < forms_.size(); ++n)
+      if (forms_[n])
+        for (const std::size_t i : forms_[n]->images)
+          if (const ValueId input = forms_[n]->node.inputs[i]; is_made_last(input))
+            group[static_cast<std::size_t>(first_of(pass_.producer(input)))] =
+                first_of(static_cast<NodeId>(n));
+    const auto gained_by_group = [&](std::size_t n) -> std::int64_t& {
+      return gained[static_cast<std::size_t>(first_of(static_cast<NodeId>(n)))];
+    };
+    for (std::size_t n = 0; n < forms_.size(); ++n)
+      if (forms_[n])
+        gained_by_group(n) +=
+            elements_saved(pass_.graph.nodes[n]) - elements_moved(pass_.graph.nodes[n], *forms_[n]);
+    for (std::size_t n = 0; n < forms_.size(); ++n)
+      if (forms_[n] && gained_by_group(n) <= 0) forms_[n].reset();
+  }
+
+  const Pass& pass_;
+  std::vector<std::optional<Form>> forms_;
+};
+
+/// BatchNormalization that no convolution has taken in becomes the Mul and the Add that it is.
+void write_out_normalizations(Graph& graph, const KernelTable& kernels) {
+  rewrite_nodes(graph, kernels, [](Pass& pass, const Node& node) -> std::optional<Node> {
+    if (!is_onnx(node, "BatchNormalization") || !is_image(pass, node.inputs[0]))
+      return std::nullopt;
+    const auto scale = scale_of_normalization(pass, node);
+    if (!scale) return std::nullopt;
+    const auto channels = static_cast<std::int64_t>(scale->factors.size());
+    const graph::Value images = pass.graph.value(node.outputs[0]);
+    const auto constant = [&](const char* suffix, const Doubles& numbers) {
+      return pass.graph.add_constant(node.name + suffix,
+                                     tensor_of(images.type, numbers).reshaped({1, channels, 1, 1}));
+    };
+    const ValueId scaled =
+        pass.graph.add_value({node.name + ":scaled", images.type, images.shape, std::nullopt});
+    pass.insertions.before(pass.producer(node.outputs[0]),
+                           {node.name + ":scaled",
+                            "Mul",
+                            "",
+                            {scale->operand, constant(":factors", scale->factors)},
+                            {scaled},
+                            {}});
+    return Node{node.name,         "Add", "", {scaled, constant(":shifts", scale->shifts)},
+                {node.outputs[0]}, {}};
+  });
+}
+
+}  // namespace
+
+void move_channels_last(Graph& graph, const KernelTable& kernels) {
+  const bool has_convolutions =
+      std::ranges::any_of(graph.nodes, [](const Node& node) { return is_onnx(node, "Conv"); });
+  if (!has_convolutions || kernels.find(internal_domain, "ChannelsLastConv") == nullptr) return;
+  write_out_normalizations(graph, kernels);
+  Pass pass(graph, kernels);
+  const Choice choice(pass);
+  Images images(pass);
+  for (std::size_t n = 0; n < graph.nodes.size(); ++n) {
+    const auto node = static_cast<NodeId>(n);
+    if (!choice.form(node)) continue;
+    Form form = *choice.form(node);
+    const ValueId output = form.node.outputs[0];
+    for (const std::size_t i : form.images)
+      form.node.inputs[i] = images.last(form.node.inputs[i], node);
+    form.node.outputs[0] = images.make_last(output);
+    graph.nodes[n] = std::move(form.node);
+    if (choice.is_read_as_it_was(output)) images.restore(output, node + 1);
+  }
+  pass.insertions.apply(graph);
+}
+
+}  // namespace autopar::runtime::passes
