@@ -156,6 +156,38 @@ void add_cell(Composite& composite, const Recurrence& of, const Direction& direc
                 {new_hidden, new_cell, y});
 }
 
+/// Whether the device has one kernel for all steps, and it pays.
+bool can_sweep(const Composite& composite, const Recurrence& of) {
+  const bool has_kernel =
+      composite.device().kernels().find(passes::internal_domain, "RecurrentSweep") != nullptr;
+  return has_kernel && of.type == DataType::float32 && of.batch <= cpu::most_swept_batch &&
+         of.batch * of.hidden * of.steps > 0;
+}
+
+void add_sweep(Composite& composite, const Recurrence& of, const Direction& direction,
+               bool is_reversed) {
+  const std::int64_t apart = of.is_batch_first ? 1 : of.batch;
+  auto values = of.node.attributes;
+  values["kind"] = of.kind == "gru" && of.resets_before_product ? "gru_gates" : of.kind;
+  values["direction"] = direction.index;
+  values["hidden_size"] = of.hidden;
+  values["steps"] = of.steps;
+  values["is_reversed"] = std::int64_t{is_reversed ? 1 : 0};
+  values["x_stride"] = of.rows * (of.is_batch_first ? of.steps : 1);
+  values["x_step"] = of.rows * apart;
+  values["y_stride"] = of.hidden * (of.is_batch_first ? of.steps * of.directions : 1);
+  values["y_step"] = of.hidden * apart * of.directions;
+  Part y;
+  if (composite.has_output(0))
+    y = Composite::from_element(composite.output(0), of.state_offset(direction.index), of.state());
+  const Part weights =
+      slice(composite, 2, direction.index * of.rows * of.hidden, {of.rows, of.hidden});
+  composite.add(passes::internal_domain, "RecurrentSweep", values,
+                {direction.x_gates, weights, direction.w_bias, direction.r_bias, direction.hidden,
+                 direction.cell, direction.peepholes, composite.input(4)},
+                {direction.hidden, direction.cell, y});
+}
+
 /// A product of the hidden state, or of what the reset gate leaves of it, with recurrent weights.
 struct StateProduct {
   Part state;
@@ -171,8 +203,9 @@ StateProduct product_of(Composite& composite, const Part& state, const Part& wei
                          {state, weights}, {gates})};
 }
 
-void add_direction(Composite& composite, const Recurrence& of, std::int64_t d) {
-  const Direction direction = begin_direction(composite, of, d);
+void add_steps(Composite& composite, const Recurrence& of, const Direction& direction,
+               bool is_reversed) {
+  const std::int64_t d = direction.index;
   const Part& hidden = direction.hidden;
   const Part& cell = direction.cell;
   const std::int64_t first = d * of.rows * of.hidden;
@@ -190,7 +223,6 @@ void add_direction(Composite& composite, const Recurrence& of, std::int64_t d) {
   const auto append = [&](const StateProduct& each) {
     composite.append(each.kernel, {each.state, each.weights}, {each.gates});
   };
-  const bool is_reversed = of.starts_reversed || d == 1;
   for (std::int64_t i = 0; i < of.steps; ++i) {
     const std::int64_t step = is_reversed ? of.steps - 1 - i : i;
     append(product);
@@ -204,8 +236,17 @@ void add_direction(Composite& composite, const Recurrence& of, std::int64_t d) {
     add_cell(composite, of, direction, step, "gru_candidate", reset_product.gates, update, hidden,
              {});
   }
-  store(composite, of, hidden, 1, d);
-  if (of.kind == "lstm") store(composite, of, cell, 2, d);
+}
+
+void add_direction(Composite& composite, const Recurrence& of, std::int64_t d) {
+  const Direction direction = begin_direction(composite, of, d);
+  const bool is_reversed = of.starts_reversed || d == 1;
+  if (can_sweep(composite, of))
+    add_sweep(composite, of, direction, is_reversed);
+  else
+    add_steps(composite, of, direction, is_reversed);
+  store(composite, of, direction.hidden, 1, d);
+  if (of.kind == "lstm") store(composite, of, direction.cell, 2, d);
 }
 
 std::unique_ptr<Kernel> make(const KernelRequest& request, const char* kind, std::int64_t gates) {

@@ -10,6 +10,12 @@ std::span<const OperatorLine> recurrent_operators() {
       {"", "GRU", make_gru},
       {"", "LSTM", make_lstm},
       {passes::internal_domain, "RecurrentCell", make_recurrent_cell},
+      {passes::internal_domain,
+       "RecurrentSweep",
+       on_cpu ? cpu::make_recurrent_sweep : nullptr,
+       false,
+       {},
+       OperatorLine::Devices::cpu},
   };
   return lines;
 }

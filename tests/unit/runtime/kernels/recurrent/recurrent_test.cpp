@@ -163,7 +163,7 @@ Results by_definition(const Network& n, const Operands& o) {
   return results;
 }
 
-void check(const Network& n, DataType type, Random& random) {
+void check(const Network& n, DataType type, Random& random, int threads = 1) {
   const Operands o = random_operands(n, random, type);
   const auto given = [](bool is_given, const Tensor& tensor) {
     return is_given ? std::optional(tensor) : std::nullopt;
@@ -191,6 +191,7 @@ void check(const Network& n, DataType type, Random& random) {
     run.inputs.push_back(given(n.has_peepholes, o.peepholes));
     run.outputs.emplace_back(type, state);
   }
+  run.threads = threads;
   const auto found = run_node(run);
   const Results expected = by_definition(n, o);
   CAPTURE(n.op_type, n.direction, n.is_batch_first, n.has_bias, n.has_lengths, n.has_state,
@@ -256,6 +257,22 @@ TEST_CASE("Recurrent networks of other types and sizes, and with a clip") {
     n.hidden = 1;
     check(n, DataType::float32, random);
   }
+}
+
+TEST_CASE("Recurrent networks of many units and of large batches, on several threads") {
+  Random random(4);
+  for (Network n : networks())
+    for (const std::int64_t hidden : {64, 71})
+      for (const std::int64_t batch : {1, 5, 17})
+        for (const char* direction : {"forward", "reverse"}) {
+          n.steps = 4;
+          n.hidden = hidden;
+          n.batch = batch;
+          n.direction = direction;
+          n.has_bias = true;
+          n.has_lengths = hidden == 71;
+          check(n, DataType::float32, random, 3);
+        }
 }
 
 TEST_CASE("Every activation of recurrent networks, with its numbers") {

@@ -1,0 +1,323 @@
+// All steps of a recurrent network in one kernel. A thread computes the gates of the units of the
+// hidden state that are its own, as products of rows of the recurrent weights with the state, which
+// it reads as they lie: its part of the weights stays in its cache from step to step. Steps as
+// kernels of their own spend most of a small network's time between them.
+
+#include <omp.h>
+
+#include <cstring>
+
+#include "base/simd_clones.h"
+#include "graph/arena.h"
+#include "runtime/device.h"
+#include "runtime/kernels/recurrent/kernels.h"
+#include "runtime/kernels/recurrent/recurrent_cell.h"
+
+namespace autopar::runtime::cpu {
+namespace {
+
+constexpr int lanes = 16;
+using Lanes [[gnu::vector_size(4 * lanes)]] = float;
+
+/// Rows of weights times the states of the batch: out[b, row] = weights[row] states[b].
+struct RowProducts {
+  const float* weights;
+  std::int64_t rows;
+  std::int64_t depth;
+  const float* states;  ///< [batch, depth]
+  float* out;
+  std::int64_t out_stride;  ///< from one element of the batch to the next
+};
+
+/// In halves, so that additions need not wait for one another.
+[[gnu::always_inline]] inline float sum_of(const Lanes& sums) {
+  float parts[lanes];
+  std::memcpy(parts, &sums, sizeof parts);
+  for (int half = lanes / 2; half > 0; half /= 2)
+    for (int i = 0; i < half; ++i) parts[i] += parts[i + half];
+  return parts[0];
+}
+
+[[gnu::always_inline]] inline void load(const float* from, Lanes& to) {
+  std::memcpy(&to, from, sizeof to);
+}
+
+/// So many rows and elements of the batch at once: each row is read once for all of these.
+template <int rows, int batch>
+[[gnu::always_inline]] inline void multiply_block(const RowProducts& of, std::int64_t row,
+                                                  std::int64_t b) {
+  const float* const weights = of.weights + row * of.depth;
+  const float* const states = of.states + b * of.depth;
+  Lanes sums[rows][batch] = {};
+  std::int64_t k = 0;
+  for (; k + lanes <= of.depth; k += lanes) {
+    Lanes own[batch];
+    for (int j = 0; j < batch; ++j) load(states + j * of.depth + k, own[j]);
+    for (int i = 0; i < rows; ++i) {
+      Lanes weight;
+      load(weights + i * of.depth + k, weight);
+      for (int j = 0; j < batch; ++j) sums[i][j] += weight * own[j];
+    }
+  }
+  for (int i = 0; i < rows; ++i)
+    for (int j = 0; j < batch; ++j) {
+      float sum = sum_of(sums[i][j]);
+      for (std::int64_t rest = k; rest < of.depth; ++rest)
+        sum += weights[i * of.depth + rest] * states[j * of.depth + rest];
+      of.out[(b + j) * of.out_stride + row + i] = sum;
+    }
+}
+
+/// So many rows for all of the batch, while they are in the cache.
+template <int rows>
+[[gnu::always_inline]] inline void multiply_rows(const RowProducts& of, std::int64_t batch,
+                                                 std::int64_t row) {
+  std::int64_t b = 0;
+  for (; b + 4 <= batch; b += 4) multiply_block<rows, 4>(of, row, b);
+  for (; b < batch; ++b) multiply_block<rows, 1>(of, row, b);
+}
+
+AUTOPAR_SIMD_CLONES void multiply(const RowProducts& of, std::int64_t batch) {
+  constexpr int rows = 4;
+  std::int64_t row = 0;
+  for (; row + rows <= of.rows; row += rows) multiply_rows<rows>(of, batch, row);
+  for (; row < of.rows; ++row) multiply_rows<1>(of, batch, row);
+}
+
+/// An element of the batch at a step, from the first of a thread's units on; gates are `gate`
+/// elements apart.
+struct Gates {
+  std::int64_t units;
+  std::int64_t gate;
+  const float* x;
+  const float* state;
+  const float* w_bias;
+  const float* r_bias;
+  const float* hidden;
+  float* new_hidden;
+  float* cell;  ///< the LSTM's
+
+  float sum(std::int64_t at) const { return (x[at] + w_bias[at]) + (state[at] + r_bias[at]); }
+};
+
+/// With the usual activations, and nothing beside: sigmoid of gates, tanh of the rest.
+AUTOPAR_SIMD_CLONES void step_lstm(const Gates& of) {
+#pragma omp simd
+  for (std::int64_t j = 0; j < of.units; ++j) {
+    const float input = math::sigmoid(of.sum(j));
+    const float output = math::sigmoid(of.sum(j + of.gate));
+    const float forget = math::sigmoid(of.sum(j + 2 * of.gate));
+    const float candidate = math::tanh(of.sum(j + 3 * of.gate));
+    const float cell = forget * of.cell[j] + input * candidate;
+    of.cell[j] = cell;
+    of.new_hidden[j] = output * math::tanh(cell);
+  }
+}
+
+/// A GRU that resets the state behind its product.
+AUTOPAR_SIMD_CLONES void step_gru(const Gates& of) {
+#pragma omp simd
+  for (std::int64_t j = 0; j < of.units; ++j) {
+    const float update = math::sigmoid(of.sum(j));
+    const float reset = math::sigmoid(of.sum(j + of.gate));
+    const std::int64_t at = j + 2 * of.gate;
+    const float candidate =
+        math::tanh((of.x[at] + of.w_bias[at]) + reset * (of.state[at] + of.r_bias[at]));
+    of.new_hidden[j] = (1 - update) * candidate + update * of.hidden[j];
+  }
+}
+
+class RecurrentSweep final : public Kernel {
+ public:
+  explicit RecurrentSweep(const KernelRequest& request)
+      : of_(recurrent_step(request)),
+        steps_(request.node.int_attribute("steps", 0)),
+        is_reversed_(request.node.int_attribute("is_reversed", 0) != 0),
+        x_step_(request.node.int_attribute("x_step", 0)),
+        y_step_(request.node.int_attribute("y_step", 0)),
+        batch_(request.inputs[4].shape[0]),
+        rows_(request.inputs[1].shape[0]),
+        threads_(request.device.threads()),
+        is_usual_(is_usual(request)) {
+    of_.state_stride = rows_;
+  }
+
+  std::int64_t scratch_bytes() const override {
+    return 3 * state_bytes() + graph::aligned(batch_ * rows_ * 4) + graph::aligned(rows_ * 4);
+  }
+
+  void run(const KernelIo& io) override {
+    const Run run(*this, io);
+    // Fewer products are not worth a second thread, and each thread has whole vectors of units.
+    constexpr std::int64_t least_work = 32 * 1024;
+    const std::int64_t most =
+        std::min(batch_ * rows_ * of_.hidden_size / least_work, of_.hidden_size / lanes);
+    const auto threads = static_cast<int>(std::clamp<std::int64_t>(most, 1, threads_));
+#pragma omp parallel num_threads(threads) if (threads > 1)
+    run.all_steps(omp_get_thread_num(), omp_get_num_threads());
+    if (steps_ % 2 != 0 && !resets_before())
+      std::memcpy(run.hidden[0], run.hidden[1],
+                  static_cast<std::size_t>(batch_ * of_.hidden_size) * 4);
+  }
+
+ private:
+  bool resets_before() const { return of_.kind == RecurrentKind::gru_gates; }
+  std::int64_t state_bytes() const { return graph::aligned(batch_ * of_.hidden_size * 4); }
+
+  bool is_usual(const KernelRequest& request) const {
+    using Activation = RecurrentActivation;
+    const auto [first, second, third] = of_.activations;
+    const bool is_lstm = of_.kind == RecurrentKind::lstm;
+    return (is_lstm || of_.kind == RecurrentKind::gru) && of_.clip == 0 && !of_.couples_gates &&
+           !is_given(request.inputs, 6) && first.function == Activation::sigmoid &&
+           second.function == Activation::tanh && (!is_lstm || third.function == Activation::tanh);
+  }
+
+  /// One run's memory.
+  struct Run {
+    const RecurrentSweep& sweep;
+    const KernelIo& io;
+    float* hidden[2];  ///< before and behind a step, by turns
+    float* reset;      ///< the state as it is reset
+    float* update;
+    float* gates;  ///< [batch, rows]
+    const float* zeros;
+
+    Run(const RecurrentSweep& of, const KernelIo& memory) : sweep(of), io(memory) {
+      std::byte* next = io.scratch;
+      const auto take = [&](std::int64_t bytes) {
+        return reinterpret_cast<float*>(std::exchange(next, next + bytes));
+      };
+      hidden[0] = io.outputs[0].as<float>();
+      hidden[1] = take(of.state_bytes());
+      reset = take(of.state_bytes());
+      update = take(of.state_bytes());
+      gates = take(graph::aligned(of.batch_ * of.rows_ * 4));
+      float* none = take(graph::aligned(of.rows_ * 4));
+      std::fill_n(none, of.rows_, 0.0F);
+      zeros = none;
+    }
+
+    const float* input(std::size_t i) const { return optional_data<const float>(io.inputs, i); }
+    const std::int32_t* lengths() const { return optional_data<const std::int32_t>(io.inputs, 7); }
+
+    void all_steps(int thread, int threads) const {
+      const std::int64_t units = sweep.of_.hidden_size;
+      const std::int64_t begin = units * thread / threads;
+      const std::int64_t end = units * (thread + 1) / threads;
+      for (std::int64_t i = 0; i < sweep.steps_; ++i) {
+        const std::int64_t step = sweep.is_reversed_ ? sweep.steps_ - 1 - i : i;
+        if (sweep.resets_before())
+          reset_and_step(step, begin, end);
+        else
+          step_once(step, begin, end, hidden[i % 2], hidden[(i + 1) % 2]);
+#pragma omp barrier
+      }
+    }
+
+    /// The products of gates [first, last) for some units.
+    void multiply_gates(int first, int last, const float* state, std::int64_t begin,
+                        std::int64_t end) const {
+      const std::int64_t depth = sweep.of_.hidden_size;
+      for (int gate = first; gate < last; ++gate) {
+        const std::int64_t row = gate * depth + begin;
+        multiply({input(1) + row * depth, end - begin, depth, state, gates + row, sweep.rows_},
+                 sweep.batch_);
+      }
+    }
+
+    RecurrentCellElement<float> element(std::int64_t step, RecurrentKind kind,
+                                        const float* old_hidden, const float* cell,
+                                        float* new_hidden, float* new_cell) const {
+      RecurrentStep of = sweep.of_;
+      of.kind = kind;
+      of.step = step;
+      float* y = optional_data<float>(io.outputs, 2);
+      const bool writes_y = y != nullptr && kind != RecurrentKind::gru_gates;
+      return {of,        input(0) + step * sweep.x_step_,
+              gates,     input(2),
+              input(3),  old_hidden,
+              cell,      input(6),
+              lengths(), new_hidden,
+              new_cell,  writes_y ? y + step * sweep.y_step_ : nullptr};
+    }
+
+    void each_unit(const RecurrentCellElement<float>& cell, std::int64_t begin,
+                   std::int64_t end) const {
+      for (std::int64_t b = 0; b < sweep.batch_; ++b)
+        for (std::int64_t j = begin; j < end; ++j) cell(b * sweep.of_.hidden_size + j);
+    }
+
+    void step_once(std::int64_t step, std::int64_t begin, std::int64_t end, const float* before,
+                   float* behind) const {
+      const std::int64_t units = sweep.of_.hidden_size;
+      multiply_gates(0, static_cast<int>(sweep.rows_ / units), before, begin, end);
+      const auto cell = element(step, sweep.of_.kind, before, input(5), behind,
+                                optional_data<float>(io.outputs, 1));
+      for (std::int64_t b = 0; b < sweep.batch_; ++b) {
+        const bool is_over = lengths() != nullptr && step >= lengths()[b];
+        const std::int64_t first = b * units + begin;
+        if (is_over) std::copy_n(before + first, end - begin, behind + first);
+        if (is_over || !sweep.is_usual_)
+          for (std::int64_t j = begin; j < end; ++j) cell(b * units + j);
+        else
+          step_usual(cell, b, begin, end);
+      }
+    }
+
+    void step_usual(const RecurrentCellElement<float>& cell, std::int64_t b, std::int64_t begin,
+                    std::int64_t end) const {
+      const std::int64_t units = sweep.of_.hidden_size;
+      const std::int64_t first = b * units + begin;
+      const auto bias = [&](const float* given) {
+        return (given != nullptr ? given : zeros) + begin;
+      };
+      const Gates of{.units = end - begin,
+                     .gate = units,
+                     .x = cell.x_gates + b * cell.of.x_stride + begin,
+                     .state = gates + b * sweep.rows_ + begin,
+                     .w_bias = bias(cell.w_bias),
+                     .r_bias = bias(cell.r_bias),
+                     .hidden = cell.hidden_in + first,
+                     .new_hidden = cell.new_hidden + first,
+                     .cell = cell.new_cell != nullptr ? cell.new_cell + first : nullptr};
+      if (cell.of.kind == RecurrentKind::lstm)
+        step_lstm(of);
+      else
+        step_gru(of);
+      if (cell.y != nullptr)
+        std::copy_n(of.new_hidden, of.units, cell.y + b * cell.of.y_stride + begin);
+    }
+
+    /// A GRU whose candidate reads the state as it is reset, which all threads must have done.
+    void reset_and_step(std::int64_t step, std::int64_t begin, std::int64_t end) const {
+      multiply_gates(0, 2, hidden[0], begin, end);
+      each_unit(element(step, RecurrentKind::gru_gates, hidden[0], nullptr, reset, update), begin,
+                end);
+#pragma omp barrier
+      multiply_gates(2, 3, reset, begin, end);
+      auto candidate =
+          element(step, RecurrentKind::gru_candidate, hidden[0], update, hidden[0], nullptr);
+      candidate.state_gates = gates + 2 * sweep.of_.hidden_size;
+      each_unit(candidate, begin, end);
+    }
+  };
+
+  RecurrentStep of_;
+  std::int64_t steps_;
+  bool is_reversed_;
+  std::int64_t x_step_;
+  std::int64_t y_step_;
+  std::int64_t batch_;
+  std::int64_t rows_;
+  int threads_;
+  bool is_usual_;  ///< step_lstm() and step_gru() serve it
+};
+
+}  // namespace
+
+std::unique_ptr<Kernel> make_recurrent_sweep(const KernelRequest& request) {
+  return std::make_unique<RecurrentSweep>(request);
+}
+
+}  // namespace autopar::runtime::cpu
