@@ -31,6 +31,7 @@ template <typename T, typename Operation>
   for (Wide& part : parts) part = Operation::template start<T>;
   std::int64_t i = 0;
   for (; i + lanes <= n; i += lanes)
+#pragma omp simd
     for (int lane = 0; lane < lanes; ++lane)
       parts[lane] = Operation::take(parts[lane], accumulated(from[i + lane]));
   Wide result = parts[0];

@@ -110,7 +110,7 @@ struct Max : Sum {
   template <typename T>
   static constexpr Accumulator<T> start = beyond_all<T>(false);
   AUTOPAR_ELEMENTWISE static auto take(auto largest, auto x) {
-    return (x > largest || x != x) ? x : largest;
+    return (x > largest) | (x != x) ? x : largest;
   }
   AUTOPAR_ELEMENTWISE static auto join(auto largest, auto other) { return take(largest, other); }
 };
@@ -118,7 +118,7 @@ struct Min : Sum {
   template <typename T>
   static constexpr Accumulator<T> start = beyond_all<T>(true);
   AUTOPAR_ELEMENTWISE static auto take(auto least, auto x) {
-    return (x < least || x != x) ? x : least;
+    return (x < least) | (x != x) ? x : least;
   }
   AUTOPAR_ELEMENTWISE static auto join(auto least, auto other) { return take(least, other); }
 };
