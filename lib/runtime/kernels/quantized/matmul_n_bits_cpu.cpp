@@ -22,8 +22,8 @@ using Zeros = PackedProduct::Zeros;
 
 /// More rows than this are worth unpacking for.
 constexpr std::int64_t most_direct_rows = 4;
-constexpr std::int64_t tile_columns = 64;
-constexpr std::int64_t tile_depth = 1024;
+constexpr std::int64_t tile_columns = 128;
+constexpr std::int64_t tile_depth = 512;
 
 /// A column's weights and one row's numbers as they are arranged, block by block.
 struct Blocks {
@@ -134,12 +134,33 @@ AUTOPAR_SIMD_CLONES float zero_part(const Blocks& blocks, const ZeroPoints& zero
   return sum * static_cast<float>(1 << (bits - 1));
 }
 
+/// As many numbers of 4 bits as are in whole lanes of bytes; returns these bytes.
+[[gnu::always_inline]] inline std::int64_t unpack_lanes(const std::uint8_t* bytes, std::int64_t n,
+                                                        float scale, float zero, float* out) {
+  WholeLanes first;  // alternately a number of the low half of a byte, and of its high half
+  for (int lane = 0; lane < lanes; ++lane) first[lane] = lane / 2 + lane % 2 * lanes;
+  const WholeLanes second = first + lanes / 2;
+  std::int64_t i = 0;
+  for (; 2 * (i + lanes) <= n; i += lanes) {
+    WholeLanes packed;
+    for (int lane = 0; lane < lanes; ++lane) packed[lane] = bytes[i + lane];
+    const Lanes low = scale * (__builtin_convertvector(packed & 15, Lanes) - zero);
+    const Lanes high = scale * (__builtin_convertvector(packed >> 4, Lanes) - zero);
+    const Lanes numbers[2] = {__builtin_shuffle(low, high, first),
+                              __builtin_shuffle(low, high, second)};
+    std::memcpy(out + 2 * i, numbers, sizeof numbers);
+  }
+  return i;
+}
+
 /// out[i] = scale (q[i] - zero)
 template <int bits>
 [[gnu::always_inline]] inline void unpack(const std::uint8_t* bytes, std::int64_t n, float scale,
                                           float zero, float* out) {
   constexpr std::int64_t parts = 8 / bits;
-  for (std::int64_t i = 0; i < n / parts; ++i)
+  std::int64_t done = 0;
+  if constexpr (bits == 4) done = unpack_lanes(bytes, n, scale, zero, out);
+  for (std::int64_t i = done; i < n / parts; ++i)
     for (std::int64_t part = 0; part < parts; ++part)
       out[i * parts + part] =
           scale * (static_cast<float>((bytes[i] >> (part * bits)) & ((1 << bits) - 1)) - zero);
@@ -147,15 +168,33 @@ template <int bits>
     out[i] = scale * (static_cast<float>(packed_number(bytes, i, bits)) - zero);
 }
 
-AUTOPAR_SIMD_CLONES void unpack_block(const std::uint8_t* bytes, std::int64_t n, int bits,
-                                      float scale, float zero, float* out) {
-  if (bits == 2)
-    unpack<2>(bytes, n, scale, zero, out);
-  else if (bits == 4)
-    unpack<4>(bytes, n, scale, zero, out);
-  else
-    unpack<8>(bytes, n, scale, zero, out);
+/// Blocks of a column that follow one another; pointers are the column's.
+struct BlockRange {
+  const std::uint8_t* bytes;
+  const float* scales;
+  ZeroPoints zeros;
+  std::int64_t first;  ///< block
+  std::int64_t block;  ///< numbers of each, and bytes
+  std::int64_t block_bytes;
+  std::int64_t numbers;  ///< of all, so that the last block may have fewer
+};
+
+template <int bits>
+[[gnu::always_inline]] inline void unpack_range(const BlockRange& of, float* out) {
+  for (std::int64_t k = 0; k < of.numbers; k += of.block) {
+    const std::int64_t block = of.first + k / of.block;
+    float zero = 1 << (bits - 1);
+    if (of.zeros.numbers != nullptr) zero = of.zeros.numbers[block];
+    if (of.zeros.packed != nullptr)
+      zero = static_cast<float>(packed_number(of.zeros.packed, block, bits));
+    unpack<bits>(of.bytes + block * of.block_bytes, std::min(of.block, of.numbers - k),
+                 of.scales[block], zero, out + k);
+  }
 }
+
+AUTOPAR_SIMD_CLONES void unpack_2(const BlockRange& of, float* out) { unpack_range<2>(of, out); }
+AUTOPAR_SIMD_CLONES void unpack_4(const BlockRange& of, float* out) { unpack_range<4>(of, out); }
+AUTOPAR_SIMD_CLONES void unpack_8(const BlockRange& of, float* out) { unpack_range<8>(of, out); }
 
 /// What one run reads and writes, in floats.
 struct Operands {
@@ -209,12 +248,12 @@ class MatMulNBits final : public Kernel {
     return graph::aligned(tile_columns * tile_depth_in_blocks() * of_.block * 4);
   }
 
-  float zero_of(const Operands& operands, std::int64_t column, std::int64_t block) const {
-    if (of_.zeros == Zeros::numbers) return operands.zeros[column * of_.blocks + block];
+  ZeroPoints zeros_of(const Operands& operands, std::int64_t column) const {
+    ZeroPoints zeros;
     if (of_.zeros == Zeros::packed)
-      return static_cast<float>(
-          packed_number(operands.packed_zeros + column * of_.zero_bytes(), block, of_.bits));
-    return static_cast<float>(1 << (of_.bits - 1));
+      zeros.packed = operands.packed_zeros + column * of_.zero_bytes();
+    if (of_.zeros == Zeros::numbers) zeros.numbers = operands.zeros + column * of_.blocks;
+    return zeros;
   }
 
   /// Puts the numbers of a block that share a place in their bytes side by side, zeros behind the
@@ -243,10 +282,7 @@ class MatMulNBits final : public Kernel {
     for (std::int64_t column = 0; column < of_.columns; ++column) {
       Blocks blocks{operands.b + column * of_.row_bytes(), arranged,
                     operands.scales + column * of_.blocks, of_.blocks, of_.block_bytes()};
-      ZeroPoints zeros;
-      if (of_.zeros == Zeros::packed)
-        zeros.packed = operands.packed_zeros + column * of_.zero_bytes();
-      if (of_.zeros == Zeros::numbers) zeros.numbers = operands.zeros + column * of_.blocks;
+      const ZeroPoints zeros = zeros_of(operands, column);
       const float bias = operands.bias != nullptr ? operands.bias[column] : 0.0F;
       for (std::int64_t row = 0; row < of_.rows; ++row, blocks.a += arranged_row())
         operands.out[row * of_.columns + column] =
@@ -275,14 +311,12 @@ class MatMulNBits final : public Kernel {
                      std::int64_t first_block, float* weights) const {
     const std::int64_t begin = first_block * of_.block;
     const std::int64_t depth = std::min(tile_depth_in_blocks() * of_.block, of_.depth - begin);
+    const auto unpack = of_.bits == 2 ? unpack_2 : of_.bits == 4 ? unpack_4 : unpack_8;
     for (std::int64_t c = 0; c < columns; ++c) {
-      for (std::int64_t k = 0; k < depth; k += of_.block) {
-        const std::int64_t block = (begin + k) / of_.block;
-        unpack_block(operands.b + (first + c) * of_.row_bytes() + block * of_.block_bytes(),
-                     std::min(of_.block, depth - k), of_.bits,
-                     operands.scales[(first + c) * of_.blocks + block],
-                     zero_of(operands, first + c, block), weights + c * depth + k);
-      }
+      const std::int64_t column = first + c;
+      unpack({operands.b + column * of_.row_bytes(), operands.scales + column * of_.blocks,
+              zeros_of(operands, column), first_block, of_.block, of_.block_bytes(), depth},
+             weights + c * depth);
     }
     const dnnl::status done =
         dnnl::sgemm('N', 'T', of_.rows, columns, depth, 1, operands.a + begin, of_.depth, weights,
