@@ -116,9 +116,8 @@ class GatherElements final : public Kernel {
 #pragma omp parallel for num_threads(threads_) \
     schedule(static) if (threads_ > 1 && bytes >= parallel_bytes)
       for (std::int64_t row = 0; row < rows; ++row)
-        lines_.each(indices, row, 0, lines_.row_length(), [=](std::int64_t from, std::int64_t place) {
-          out[place] = data[from];
-        });
+        lines_.each(indices, row, 0, lines_.row_length(),
+                    [=](std::int64_t from, std::int64_t place) { out[place] = data[from]; });
     });
   }
 

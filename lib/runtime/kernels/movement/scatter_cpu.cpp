@@ -64,8 +64,9 @@ class ScatterElements final : public Kernel {
   void run(const KernelIo& io) override {
     lines_.check(io.inputs[1], node_);
     copy_data(io);
-    const std::int64_t most_parts =
-        lines_.count() < parallel_elements ? 1 : is_by_outer() ? lines_.outer : parts_of_row();
+    const std::int64_t most_parts = lines_.count() < parallel_elements ? 1
+                                    : is_by_outer()                    ? lines_.outer
+                                                                       : parts_of_row();
     const auto parts = std::max<std::int64_t>(1, std::min<std::int64_t>(threads_, most_parts));
     with_integers(io.inputs[1], [&](const auto* indices) {
 #pragma omp parallel for num_threads(threads_) schedule(static) if (parts > 1)

@@ -462,6 +462,62 @@ TEST_CASE("GatherElements and ScatterElements agree with their definition") {
     }
 }
 
+TEST_CASE("Elements and slices that many indices name, on several threads") {
+  std::mt19937 random(12);
+  const Shape shape{6, 90, 70};
+  const auto f = DataType::float32;
+  const Tensor x = random_in(f, shape, random, 0, 1000);
+  for (const Shape& indexed : {Shape{6, 90, 70}, Shape{2, 80, 70}, Shape{6, 90, 64}})
+    for (std::int64_t axis = 0; axis < 3; ++axis) {
+      const auto d = static_cast<std::size_t>(axis);
+      const Tensor indices = random_indices(random, indexed, shape[d]);
+      const Tensor updates = random_in(f, indexed, random, 0, 1000);
+      const auto source = [&](const Shape& i) {
+        Shape index = i;
+        index[d] = wrapped(at(indices, i), shape[d]);
+        return index;
+      };
+      CAPTURE(axis, graph::to_string(indexed));
+      check_movement(run_node({.op_type = "GatherElements",
+                               .attributes = {{"axis", axis}},
+                               .inputs = {x, indices},
+                               .outputs = {{f, indexed}},
+                               .threads = 3})[0],
+                     [&](const Shape& i) { return at(x, source(i)); });
+      std::map<Shape, double> sums;
+      for_each_index(indexed, [&](const Shape& i) {
+        double& sum = sums.try_emplace(source(i), at(x, source(i))).first->second;
+        sum = static_cast<float>(sum) + static_cast<float>(at(updates, i));
+      });
+      check_movement(run_node({.op_type = "ScatterElements",
+                               .attributes = {{"axis", axis}, {"reduction", std::string("add")}},
+                               .inputs = {x, indices, updates},
+                               .outputs = {{f, shape}},
+                               .threads = 3})[0],
+                     [&](const Shape& i) { return sums.contains(i) ? sums[i] : at(x, i); });
+    }
+  const Tensor slices = random_indices(random, {200, 1}, 6);
+  const Tensor updates = random_in(f, {200, 90, 70}, random, 0, 1000);
+  check_movement(run_node({.op_type = "GatherND",
+                           .attributes = {},
+                           .inputs = {x, slices},
+                           .outputs = {{f, {200, 90, 70}}},
+                           .threads = 3})[0],
+                 [&](const Shape& i) {
+                   return at(x, {wrapped(at(slices, {i[0], 0}), 6), i[1], i[2]});
+                 });
+  std::map<std::int64_t, std::int64_t> last;
+  for (std::int64_t i = 0; i < 200; ++i) last[wrapped(at(slices, {i, 0}), 6)] = i;
+  check_movement(run_node({.op_type = "ScatterND",
+                           .attributes = {},
+                           .inputs = {x, slices, updates},
+                           .outputs = {{f, shape}},
+                           .threads = 3})[0],
+                 [&](const Shape& i) {
+                   return last.contains(i[0]) ? at(updates, {last[i[0]], i[1], i[2]}) : at(x, i);
+                 });
+}
+
 TEST_CASE("Scatter with a reduction combines all updates of an element") {
   const std::vector<std::pair<std::string, std::vector<double>>> truths = {
       {"add", {6, 1, 9}}, {"mul", {8, 1, 14}}, {"max", {4, 1, 7}}, {"min", {1, 1, 2}}};
