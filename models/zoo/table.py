@@ -3,7 +3,8 @@
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from . import cached, detection, encoder_decoder, exporters, linear, merged, rewritten, text, vision
+from . import (cached, detection, encoder_decoder, exporters, linear, merged, recurrent, rewritten, sets, text,
+               vision)
 
 
 @dataclass
@@ -95,26 +96,42 @@ DETECTORS = {
 }
 FULL = {
     "bert-base": (text.bert, {}),
+    "deberta-v3-4": (text.deberta, dict(
+        vocab_size=128100, num_hidden_layers=4, relative_attention=True, position_buckets=256,
+        norm_rel_ebd="layer_norm", share_att_key=True, pos_att_type=["p2c", "c2p"], position_biased_input=False,
+        type_vocab_size=0)),
+    "deeplab-v3": (vision.deeplab, {}),
+    "densenet121": (vision.classifier, dict(name="densenet121")),
+    "efficientnet-b0": (vision.classifier, dict(name="efficientnet_b0")),
     "gemma2-small": (text.gemma2, dict(
         hidden_size=768, num_hidden_layers=6, num_attention_heads=6, num_key_value_heads=2, head_dim=128,
         query_pre_attn_scalar=128, intermediate_size=3072, vocab_size=32000, sliding_window=64)),
     "gpt2": (text.gpt2, {}),
+    "gru": (recurrent.gru, {}),
+    "inception-v3": (vision.classifier, dict(
+        name="inception_v3", image_size=299, aux_logits=False, init_weights=False)),
     "llama-1.1b": (text.llama, dict(hidden_size=2048, num_hidden_layers=22, num_attention_heads=32,
                                     num_key_value_heads=4, intermediate_size=5632)),
     "llama-160m-step": (cached.llama_step, LLAMA_160M),
+    "lstm": (recurrent.lstm, {}),
     "mamba-130m": (text.mamba, dict(hidden_size=768, num_hidden_layers=24)),
+    "message-passing": (sets.message_passing, {}),
     "mixtral-small": (text.mixtral, dict(
         hidden_size=256, num_hidden_layers=4, num_attention_heads=8, num_key_value_heads=4,
         intermediate_size=448, vocab_size=32000)),
+    "mobilenet-v3": (vision.classifier, dict(name="mobilenet_v3_large")),
+    "pointnet": (sets.pointnet, {}),
     "qwen2-0.5b": (text.qwen2, dict(
         hidden_size=896, num_hidden_layers=24, num_attention_heads=14, num_key_value_heads=2,
         intermediate_size=4864, tie_word_embeddings=True)),
+    "regnet-y-800mf": (vision.classifier, dict(name="regnet_y_800mf")),
     "resnet50": (vision.resnet, {}),
     "t5-small-decoder": (encoder_decoder.t5_decoder, {}),
     "t5-small-encoder": (encoder_decoder.t5_encoder, {}),
     "unet-small": (vision.unet, UNET | dict(
         sample_size=32, layers_per_block=2, block_out_channels=(64, 128), norm_num_groups=32,
         cross_attention_dim=256, attention_head_dim=8)),
+    "vae-decoder": (vision.vae_decoder, {}),
     "vit-base": (vision.vit, {}),
     "whisper-tiny-decoder": (encoder_decoder.whisper_decoder, {}),
     "whisper-tiny-encoder": (encoder_decoder.whisper_encoder, {}),

@@ -5,6 +5,14 @@ import transformers
 from .sample import COMMON, ROWS, TOKENS, Sample, padded_end, second_half, token_ids
 
 
+def deberta(**sizes):
+    config = transformers.DebertaV2Config(**COMMON, **sizes)
+    return Sample(
+        transformers.DebertaV2Model(config),
+        inputs={"input_ids": token_ids(config.vocab_size), "attention_mask": padded_end},
+        outputs=["last_hidden_state"], dynamic=TOKENS)
+
+
 def bert(**sizes):
     config = transformers.BertConfig(**COMMON, **sizes)
     return Sample(

@@ -2,6 +2,7 @@
 
 import diffusers
 import torch
+import torchvision
 import transformers
 
 from .sample import COMMON, ROWS, TOKENS, Sample, noise, noise_for_tokens
@@ -21,6 +22,43 @@ def resnet(image_size=224, **sizes):
         transformers.ResNetForImageClassification(config),
         inputs={"pixel_values": noise(3, image_size, image_size)},
         outputs=["logits"], dynamic=ROWS, rows=2)
+
+
+class Called(torch.nn.Module):
+    """A model that takes its images by another name, and answers through `of`."""
+
+    def __init__(self, model, of=lambda result: result):
+        super().__init__()
+        self.model, self.of = model, of
+
+    def forward(self, images):
+        return self.of(self.model(images))
+
+
+def classifier(name, image_size=224, **sizes):
+    """One of torchvision's."""
+    model = getattr(torchvision.models, name)(weights=None, **sizes)
+    return Sample(
+        Called(model), inputs={"images": noise(3, image_size, image_size)}, outputs=["classes"],
+        dynamic=ROWS)
+
+
+def deeplab(image_size=224):
+    model = torchvision.models.segmentation.deeplabv3_mobilenet_v3_large(weights=None, weights_backbone=None)
+    return Sample(
+        Called(model, lambda result: result["out"]), inputs={"images": noise(3, image_size, image_size)},
+        outputs=["classes"], dynamic=ROWS)
+
+
+def vae_decoder(latents=24):
+    channels = (64, 128, 256)
+    model = diffusers.AutoencoderKL(
+        block_out_channels=channels, layers_per_block=1, latent_channels=4,
+        down_block_types=("DownEncoderBlock2D",) * 3, up_block_types=("UpDecoderBlock2D",) * 3)
+    model.forward = model.decode
+    return Sample(
+        Called(model, lambda result: result.sample), inputs={"images": noise(4, latents, latents)},
+        outputs=["decoded"], dynamic=ROWS)
 
 
 class Denoiser(torch.nn.Module):

@@ -108,20 +108,24 @@ class GatherElements final : public Kernel {
 
   void run(const KernelIo& io) override {
     lines_.check(io.inputs[1], node_);
-    const auto* const data = io.inputs[0].as<const Word>();
-    auto* const out = io.outputs[0].as<Word>();
     const std::int64_t rows = lines_.rows();
     const std::int64_t bytes = lines_.count() * static_cast<std::int64_t>(sizeof(Word));
     with_integers(io.inputs[1], [&](const auto* indices) {
 #pragma omp parallel for num_threads(threads_) \
     schedule(static) if (threads_ > 1 && bytes >= parallel_bytes)
-      for (std::int64_t row = 0; row < rows; ++row)
-        lines_.each(indices, row, 0, lines_.row_length(),
-                    [=](std::int64_t from, std::int64_t place) { out[place] = data[from]; });
+      for (std::int64_t row = 0; row < rows; ++row) gather_row(io, indices, row);
     });
   }
 
  private:
+  template <typename Index>
+  void gather_row(const KernelIo& io, const Index* indices, std::int64_t row) const {
+    const auto* const data = io.inputs[0].as<const Word>();
+    auto* const out = io.outputs[0].as<Word>();
+    lines_.each(indices, row, 0, lines_.row_length(),
+                [=](std::int64_t from, std::int64_t place) { out[place] = data[from]; });
+  }
+
   std::string node_;
   int threads_;
   ElementLines lines_;

@@ -137,17 +137,17 @@ AUTOPAR_SIMD_CLONES float zero_part(const Blocks& blocks, const ZeroPoints& zero
 /// As many numbers of 4 bits as are in whole lanes of bytes; returns these bytes.
 [[gnu::always_inline]] inline std::int64_t unpack_lanes(const std::uint8_t* bytes, std::int64_t n,
                                                         float scale, float zero, float* out) {
-  WholeLanes first;  // alternately a number of the low half of a byte, and of its high half
-  for (int lane = 0; lane < lanes; ++lane) first[lane] = lane / 2 + lane % 2 * lanes;
-  const WholeLanes second = first + lanes / 2;
   std::int64_t i = 0;
   for (; 2 * (i + lanes) <= n; i += lanes) {
     WholeLanes packed;
     for (int lane = 0; lane < lanes; ++lane) packed[lane] = bytes[i + lane];
     const Lanes low = scale * (__builtin_convertvector(packed & 15, Lanes) - zero);
     const Lanes high = scale * (__builtin_convertvector(packed >> 4, Lanes) - zero);
-    const Lanes numbers[2] = {__builtin_shuffle(low, high, first),
-                              __builtin_shuffle(low, high, second)};
+    // A byte's low half comes before its high half.
+    const Lanes numbers[2] = {
+        __builtin_shufflevector(low, high, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23),
+        __builtin_shufflevector(low, high, 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15,
+                                31)};
     std::memcpy(out + 2 * i, numbers, sizeof numbers);
   }
   return i;
