@@ -2,7 +2,7 @@
 
 import torch
 
-from .sample import ROWS, TOKENS, Sample, token_ids
+from .sample import ROWS, TOKENS, Sample, noise, token_ids
 
 
 class LanguageModel(torch.nn.Module):
@@ -37,5 +37,5 @@ def lstm(vocabulary=10000, width=650, layers=2):
 def gru(bands=80, width=256, layers=3, letters=40, frames=200):
     return Sample(
         Recogniser(bands, width, layers, letters),
-        inputs={"frames": lambda rows, tokens: torch.randn(rows, frames, bands)},
+        inputs={"frames": noise(frames, bands)},
         outputs=["letters"], dynamic=ROWS, fixed=True)

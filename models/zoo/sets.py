@@ -2,7 +2,7 @@
 
 import torch
 
-from .sample import ROWS, Sample
+from .sample import ROWS, Sample, noise, seeded
 
 
 def shared_layers(*channels):
@@ -56,13 +56,13 @@ class MessagePassing(torch.nn.Module):
 
 def pointnet(points=1024, classes=40):
     return Sample(
-        PointNet(classes), inputs={"points": lambda rows, tokens: torch.randn(rows, 3, points)},
+        PointNet(classes), inputs={"points": noise(3, points)},
         outputs=["classes"], dynamic=ROWS, rows=4)
 
 
 def message_passing(nodes=2000, edges=20000, features=64, width=128, layers=4, classes=16):
     return Sample(
         MessagePassing(features, width, layers, classes),
-        inputs={"nodes": lambda rows, tokens: torch.randn(nodes, features),
-                "edges": lambda rows, tokens: torch.randint(0, nodes, (2, edges))},
+        inputs={"nodes": lambda rows, tokens: torch.randn(nodes, features, generator=seeded()),
+                "edges": lambda rows, tokens: torch.randint(0, nodes, (2, edges), generator=seeded(1))},
         outputs=["classes"], dynamic={}, fixed=True)
