@@ -125,8 +125,6 @@ class Images {
  public:
   explicit Images(Pass& pass) : pass_(pass), last_(pass.graph.values.size(), graph::no_value) {}
 
-  bool is_made_last(ValueId value) const { return last_[static_cast<std::size_t>(value)] >= 0; }
-
   /// The value of a node that makes it with channels last from now on.
   ValueId make_last(ValueId value) {
     const graph::Value& stored = pass_.graph.value(value);
@@ -138,7 +136,8 @@ class Images {
 
   /// The value with its channels last, for a node to read.
   ValueId last(ValueId value, NodeId reader) {
-    if (is_made_last(value)) return last_[static_cast<std::size_t>(value)];
+    if (const ValueId known = last_[static_cast<std::size_t>(value)]; known != graph::no_value)
+      return known;
     if (pass_.is_constant(value)) return constant_last(value);
     const ValueId last = make_last(value);
     move(reader, value, last, {0, 2, 3, 1});
@@ -281,10 +280,12 @@ class Choice {
   std::vector<std::optional<Form>> forms_;
 };
 
-/// BatchNormalization that no convolution has taken in becomes the Mul and the Add that it is.
+/// BatchNormalization that no convolution has taken in becomes the Mul and the Add that it is. Half
+/// types would round its factors.
 void write_out_normalizations(Graph& graph, const KernelTable& kernels) {
   rewrite_nodes(graph, kernels, [](Pass& pass, const Node& node) -> std::optional<Node> {
-    if (!is_onnx(node, "BatchNormalization") || !is_image(pass, node.inputs[0]))
+    if (!is_onnx(node, "BatchNormalization") || node.outputs.size() != 1 ||
+        !is_image(pass, node.inputs[0]) || pass.type(node.inputs[0]) != DataType::float32)
       return std::nullopt;
     const auto scale = scale_of_normalization(pass, node);
     if (!scale) return std::nullopt;

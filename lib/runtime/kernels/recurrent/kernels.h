@@ -16,7 +16,6 @@ namespace cpu {
 /// as RecurrentCell, but for `weights` [gates * hidden, hidden], and x_gates and y being those of
 /// step 0; `x_step` and `y_step` elements on lie those of the next.
 MakeKernel make_recurrent_sweep;
-inline constexpr std::int64_t most_swept_batch = 16;
 
 }  // namespace cpu
 

@@ -12,6 +12,8 @@ using Part = Composite::Part;
 
 /// A step is some kernels, with memory of their own.
 constexpr std::int64_t most_steps = 1 << 20;
+/// Products of more rows are better left to the device's library.
+constexpr std::int64_t most_swept_batch = 16;
 
 /// What the three operators have in common. Sizes in elements.
 struct Recurrence {
@@ -160,7 +162,7 @@ void add_cell(Composite& composite, const Recurrence& of, const Direction& direc
 bool can_sweep(const Composite& composite, const Recurrence& of) {
   const bool has_kernel =
       composite.device().kernels().find(passes::internal_domain, "RecurrentSweep") != nullptr;
-  return has_kernel && of.type == DataType::float32 && of.batch <= cpu::most_swept_batch &&
+  return has_kernel && of.type == DataType::float32 && of.batch <= most_swept_batch &&
          of.batch * of.hidden * of.steps > 0;
 }
 

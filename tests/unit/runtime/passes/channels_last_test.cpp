@@ -153,6 +153,16 @@ TEST_CASE("Convolutions stay where more would be moved than they reorder themsel
   CHECK(operators(moved(varying)) == "Conv Conv");
 }
 
+TEST_CASE("What is not of float32 stays as it is") {
+  Network network;
+  network.type = DataType::float16;
+  const ValueId x = network.in("x", {1, 4, 8, 8});
+  network.ends(network.normalization(network.conv(network.conv(x, 4, 3), 4, 3)));
+  Graph graph = network.graph;
+  passes::move_channels_last(graph, cpu_kernels());
+  CHECK(operators(graph) == "Conv Conv BatchNormalization");
+}
+
 TEST_CASE("Random networks compute the same with channels last") {
   int moves = 0;
   for (unsigned seed = 0; seed < 150; ++seed) {
