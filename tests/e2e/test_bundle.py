@@ -190,15 +190,17 @@ class BundleTest(TemporaryFolderTest):
         random = np.random.default_rng(0)
         for data_type in (onnx.TensorProto.FLOAT16, onnx.TensorProto.BFLOAT16):
             with self.subTest(data_type):
-                weights = [helper.make_tensor(name, data_type, [512, 512],
-                                              random.normal(0, 0.05, 512 * 512))
-                           for name in ("a", "b")]
-                value = lambda name: helper.make_tensor_value_info(name, data_type, [8, 512])
+                # The result is smaller than what lies between, so that parts of its sums are sent.
+                weights = [helper.make_tensor(name, data_type, [512, columns],
+                                              random.normal(0, 0.05, 512 * columns))
+                           for name, columns in (("a", 512), ("b", 64))]
+                value = lambda name, columns: helper.make_tensor_value_info(
+                    name, data_type, [8, columns])
                 graph = helper.make_graph(
                     [helper.make_node("MatMul", ["x", "a"], ["h"]),
                      helper.make_node("Relu", ["h"], ["r"]),
                      helper.make_node("MatMul", ["r", "b"], ["y"])],
-                    "g", [value("x")], [value("y")], weights)
+                    "g", [value("x", 512)], [value("y", 64)], weights)
                 file, bundle = self.tmp / f"{data_type}.onnx", self.tmp / f"{data_type}"
                 onnx.save(helper.make_model(graph, ir_version=9,
                                             opset_imports=[helper.make_opsetid("", 18)]), file)
