@@ -96,8 +96,9 @@ DETECTORS = {
 }
 FULL = {
     "bert-base": (text.bert, {}),
-    "deberta-v3-4": (text.deberta, dict(
-        vocab_size=128100, num_hidden_layers=4, relative_attention=True, position_buckets=256,
+    "deberta-v3-base": (text.deberta, dict(
+        vocab_size=128100, hidden_size=768, num_hidden_layers=12, num_attention_heads=12,
+        intermediate_size=3072, relative_attention=True, position_buckets=256,
         norm_rel_ebd="layer_norm", share_att_key=True, pos_att_type=["p2c", "c2p"], position_biased_input=False,
         type_vocab_size=0)),
     "deeplab-v3": (vision.deeplab, {}),
