@@ -198,7 +198,10 @@ class RecurrentSweep final : public Kernel {
       zeros = none;
     }
 
+    const float* given(std::size_t i) const { return io.inputs[i].as<const float>(); }
     const float* input(std::size_t i) const { return optional_data<const float>(io.inputs, i); }
+    /// Others read none.
+    bool has_cell() const { return sweep.of_.kind == RecurrentKind::lstm; }
     const std::int32_t* lengths() const { return optional_data<const std::int32_t>(io.inputs, 7); }
 
     void all_steps(int thread, int threads) const {
@@ -221,7 +224,7 @@ class RecurrentSweep final : public Kernel {
       const std::int64_t depth = sweep.of_.hidden_size;
       for (int gate = first; gate < last; ++gate) {
         const std::int64_t row = gate * depth + begin;
-        multiply({input(1) + row * depth, end - begin, depth, state, gates + row, sweep.rows_},
+        multiply({given(1) + row * depth, end - begin, depth, state, gates + row, sweep.rows_},
                  sweep.batch_);
       }
     }
@@ -234,7 +237,7 @@ class RecurrentSweep final : public Kernel {
       of.step = step;
       float* y = optional_data<float>(io.outputs, 2);
       const bool writes_y = y != nullptr && kind != RecurrentKind::gru_gates;
-      return {of,        input(0) + step * sweep.x_step_,
+      return {of,        given(0) + step * sweep.x_step_,
               gates,     input(2),
               input(3),  old_hidden,
               cell,      input(6),
@@ -252,8 +255,8 @@ class RecurrentSweep final : public Kernel {
                    float* behind) const {
       const std::int64_t units = sweep.of_.hidden_size;
       multiply_gates(0, static_cast<int>(sweep.rows_ / units), before, begin, end);
-      const auto cell = element(step, sweep.of_.kind, before, input(5), behind,
-                                optional_data<float>(io.outputs, 1));
+      const auto cell = element(step, sweep.of_.kind, before, has_cell() ? given(5) : before,
+                                behind, has_cell() ? io.outputs[1].as<float>() : nullptr);
       for (std::int64_t b = 0; b < sweep.batch_; ++b) {
         const bool is_over = lengths() != nullptr && step >= lengths()[b];
         const std::int64_t first = b * units + begin;
