@@ -11,7 +11,8 @@ import torchvision
 import transformers
 
 from .encoder_decoder import longer
-from .sample import COMMON, ROWS, TOKENS, Sample, noise, noise_for_tokens, padded_end, seeded, token_ids
+from .sample import (COMMON, ROWS, TOKENS, Called, Sample, noise, noise_for_tokens, padded_end, seeded,
+                     token_ids)
 
 VOCABULARY = 509
 IMAGE = 32
@@ -181,17 +182,6 @@ def whisper(**sizes):
         Called(make("Whisper", "ForConditionalGeneration", sizes, use_cache=False), call),
         inputs={"input_features": noise(20, 48), "decoder_input_ids": token_ids(VOCABULARY)},
         outputs=["logits"], dynamic=TOKENS, dynamic_of={"input_features": ROWS})
-
-
-class Called(torch.nn.Module):
-    """A model that takes its tensors by other names than the sample has them."""
-
-    def __init__(self, model, call):
-        super().__init__()
-        self.model, self.call = model, call
-
-    def forward(self, **tensors):
-        return self.call(self.model, **tensors)
 
 
 def plain(model, size=IMAGE):

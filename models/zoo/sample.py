@@ -33,6 +33,17 @@ class Sample:
         return tuple(self.inputs[name](rows, self.tokens or tokens) for name in names)
 
 
+class Called(torch.nn.Module):
+    """A model that takes its tensors by other names than the sample has them."""
+
+    def __init__(self, model, call):
+        super().__init__()
+        self.model, self.call = model, call
+
+    def forward(self, **tensors):
+        return self.call(self.model, **tensors)
+
+
 class Wrapper(torch.nn.Module):
     """The sample as exporters take it: inputs by position, outputs as a tensor or a tuple."""
 

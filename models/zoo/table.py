@@ -142,6 +142,7 @@ FULL_REWRITTEN = {
     "bert-base-fused": Entry(text.bert, {}, rewritten.fused("bert")),
     "bert-base-qdq": Entry(text.bert, {}, rewritten.static_int8, 0.2),
     "gpt2-step": Entry(cached.gpt2_step, {}, exporters.torchscript),
+    "llama-160m-4bit": Entry(text.llama, LLAMA_160M, rewritten.four_bits),
     "llama-160m-gqa": Entry(cached.llama_step, LLAMA_160M, rewritten.grouped_attention, 5e-3),
     "llama-160m-gqa-4bit": Entry(
         cached.llama_step, LLAMA_160M, rewritten.grouped_attention_four_bits, 5e-3),

@@ -5,7 +5,7 @@ import torch
 import torchvision
 import transformers
 
-from .sample import COMMON, ROWS, TOKENS, Sample, noise, noise_for_tokens
+from .sample import COMMON, ROWS, TOKENS, Called, Sample, noise, noise_for_tokens
 
 
 def vit(**sizes):
@@ -24,30 +24,19 @@ def resnet(image_size=224, **sizes):
         outputs=["logits"], dynamic=ROWS, rows=2)
 
 
-class Called(torch.nn.Module):
-    """A model that takes its images by another name, and answers through `of`."""
-
-    def __init__(self, model, of=lambda result: result):
-        super().__init__()
-        self.model, self.of = model, of
-
-    def forward(self, images):
-        return self.of(self.model(images))
-
-
 def classifier(name, image_size=224, **sizes):
     """One of torchvision's."""
     model = getattr(torchvision.models, name)(weights=None, **sizes)
     return Sample(
-        Called(model), inputs={"images": noise(3, image_size, image_size)}, outputs=["classes"],
-        dynamic=ROWS)
+        Called(model, lambda net, images: net(images)),
+        inputs={"images": noise(3, image_size, image_size)}, outputs=["classes"], dynamic=ROWS)
 
 
 def deeplab(image_size=224):
     model = torchvision.models.segmentation.deeplabv3_mobilenet_v3_large(weights=None, weights_backbone=None)
     return Sample(
-        Called(model, lambda result: result["out"]), inputs={"images": noise(3, image_size, image_size)},
-        outputs=["classes"], dynamic=ROWS)
+        Called(model, lambda net, images: net(images)["out"]),
+        inputs={"images": noise(3, image_size, image_size)}, outputs=["classes"], dynamic=ROWS)
 
 
 def vae_decoder(latents=24):
@@ -55,10 +44,9 @@ def vae_decoder(latents=24):
     model = diffusers.AutoencoderKL(
         block_out_channels=channels, layers_per_block=1, latent_channels=4,
         down_block_types=("DownEncoderBlock2D",) * 3, up_block_types=("UpDecoderBlock2D",) * 3)
-    model.forward = model.decode
     return Sample(
-        Called(model, lambda result: result.sample), inputs={"images": noise(4, latents, latents)},
-        outputs=["decoded"], dynamic=ROWS)
+        Called(model, lambda net, latents: net.decode(latents).sample),
+        inputs={"latents": noise(4, latents, latents)}, outputs=["images"], dynamic=ROWS)
 
 
 class Denoiser(torch.nn.Module):

@@ -5,6 +5,7 @@
 
 namespace autopar::runtime {
 namespace cpu {
+/// A Conv by oneDNN of float32 images whose channels are last.
 MakeKernel make_channels_last_conv;
 Serves serves_channels_last_conv;
 }  // namespace cpu

@@ -88,10 +88,7 @@ class CheckedMaxPool : public Kernel {
   std::unique_ptr<Kernel> exact_;
 };
 
-}  // namespace
-
-namespace {
-
+/// Null where oneDNN has no such pooling.
 std::unique_ptr<Kernel> make_average_pool(const KernelRequest& request, ImageLayout* layout) {
   const Pooling pooling(request);
   if (!suits_onednn(request, pooling)) return nullptr;
