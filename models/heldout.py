@@ -191,7 +191,7 @@ def try_case(autopar, file, device, mesh, case, folder, outcome):
     for name, expected in case.results.items():
         safe = "".join(c if c.isalnum() or c in ".-_" else "_" for c in name)
         outcome.error = max(outcome.error, largest_error(expected, np.load(out / f"{safe}.npy")))
-    outcome.bytes_equal &= measured["collectives"] == meta["plan"]["collectives"]
+    outcome.bytes_equal &= measured["collectives"] == meta["profiles"][0]["collectives"]
     for rank, peak in zip(meta["ranks"], measured["peak_bytes"], strict=True):
         ratio = rank["peak_bytes"] / max(peak, 1)
         outcome.memory = min(outcome.memory[0], ratio), max(outcome.memory[1], ratio)
