@@ -1,5 +1,7 @@
 #pragma once
 
+#include <type_traits>
+
 #include "runtime/kernels/common/element_types.h"
 #include "runtime/kernels/cuda/launch.h"
 
@@ -8,6 +10,12 @@ namespace autopar::runtime::cuda {
 
 inline constexpr unsigned all_lanes = 0xffffffffU;
 inline constexpr int warp_lanes = 32;
+
+/// A number as warps exchange it, in at least 32 bits.
+template <typename T>
+using ShuffledNumber =
+    std::conditional_t<std::is_floating_point_v<Widened<T>> || sizeof(T) == 8, Widened<T>,
+                       std::conditional_t<std::is_signed_v<T>, std::int32_t, std::uint32_t>>;
 
 struct Plus {
   template <typename W>

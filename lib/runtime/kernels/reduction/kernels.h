@@ -12,8 +12,16 @@ using AnyReduction = std::variant<reductions::Sum, reductions::Mean, reductions:
                                   reductions::L1, reductions::LogSum, reductions::L2>;
 
 namespace cuda {
-/// CumSum of rows that lie together, or nearly so; null for others.
-MakeKernel make_cumsum_by_blocks;
+/// A block a row, or several: null for rows that are too short for that, or whose elements lie
+/// apart.
+MakeKernel make_cumsum_by_blocks, make_cumprod_by_blocks, make_log_sum_exp_by_blocks;
+std::unique_ptr<Kernel> make_arg_by_blocks(const KernelRequest& request, const AxisExtents& rows,
+                                           bool is_max);
+std::unique_ptr<Kernel> make_hardmax_by_blocks(const KernelRequest& request,
+                                               const AxisExtents& rows);
+/// In the order of ONNX, `sorted` or not; null, too, for a `k` of more than 2,048.
+std::unique_ptr<Kernel> make_top_k_by_blocks(const KernelRequest& request, const AxisExtents& rows,
+                                             std::int64_t k, bool takes_largest);
 }  // namespace cuda
 }  // namespace autopar::runtime
 

@@ -73,6 +73,8 @@ std::unique_ptr<Kernel> make_cumulative(const KernelRequest& request, int start)
 }
 
 std::unique_ptr<Kernel> make_reduce_log_sum_exp(const KernelRequest& request) {
+  if constexpr (!on_cpu)
+    if (auto kernel = cuda::make_log_sum_exp_by_blocks(request)) return kernel;
   const ReducedDimensions of(request);
   const ReducedSpace kept(request, of.kept);
   const ReducedSpace reduced(request, of.reduced);
@@ -93,6 +95,8 @@ std::unique_ptr<Kernel> make_cumsum(const KernelRequest& request) {
 }
 
 std::unique_ptr<Kernel> make_cumprod(const KernelRequest& request) {
+  if constexpr (!on_cpu)
+    if (auto kernel = cuda::make_cumprod_by_blocks(request)) return kernel;
   return make_cumulative<functions::Mul>(request, 1);
 }
 

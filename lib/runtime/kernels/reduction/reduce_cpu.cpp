@@ -1,6 +1,7 @@
 // Reductions over several dimensions. Floats of all widths add in double.
 
 #include <algorithm>
+#include <span>
 
 #include "runtime/device.h"
 #include "runtime/kernels/cpu/simd.h"
@@ -67,6 +68,34 @@ RowReduction<T> row_reduction() {
   return reduce_lanes<T, Operation>;
 }
 
+/// Rows that lie side by side: the next element of each is at the next of the offsets.
+template <typename T>
+struct Columns {
+  const T* from;
+  std::span<const std::int64_t> offsets;
+  std::int64_t count;
+};
+
+/// Reduces each row in the order in which it would be reduced by itself.
+template <typename T, typename Operation>
+struct ReduceColumns {
+  [[gnu::always_inline]] static inline void run(const Columns<T>& of, Accumulator<T>* results) {
+    std::fill_n(results, of.count, Operation::template start<T>);
+    for (const std::int64_t offset : of.offsets) {
+      const T* const from = of.from + offset;
+#pragma omp simd
+      for (std::int64_t c = 0; c < of.count; ++c)
+        results[c] = Operation::take(results[c], accumulated(from[c]));
+    }
+  }
+};
+
+template <typename T, typename Operation>
+SimdFunction<const Columns<T>&, Accumulator<T>*> column_reduction() {
+  const SimdLevel level = std::is_floating_point_v<T> ? simd_level() : SimdLevel::baseline;
+  return simd_function<ReduceColumns<T, Operation>, const Columns<T>&, Accumulator<T>*>(level);
+}
+
 /// Fewer elements than this are not worth waking other threads.
 constexpr std::int64_t worth_a_thread = 16384;
 
@@ -79,7 +108,10 @@ class Reduce final : public Kernel {
         threads_(request.device.threads()) {
     const auto& strides = dimensions.reduced.strides;
     neighbours_ = strides.empty() || (strides.size() == 1 && strides.back() == 1);
-    if (!neighbours_) reduced_ = offsets(dimensions.reduced);
+    if (neighbours_) return;
+    reduced_ = offsets(dimensions.reduced);
+    const StridedShape& kept = dimensions.kept;
+    if (!kept.dims.empty() && kept.strides.back() == 1) side_by_side_ = kept.dims.back();
   }
 
   void run(const KernelIo& io) override {
@@ -92,6 +124,7 @@ class Reduce final : public Kernel {
         out[row] = finished(reduce_in_parts(in + kept_[static_cast<std::size_t>(row)]));
       return;
     }
+    if (side_by_side_ > 1) return reduce_columns(in, out, is_large);
 #pragma omp parallel for num_threads(threads_) if (is_large)
     for (std::int64_t row = 0; row < rows; ++row) {
       const T* from = in + kept_[static_cast<std::size_t>(row)];
@@ -111,6 +144,25 @@ class Reduce final : public Kernel {
     return result;
   }
 
+  /// Reduces as many rows at a time as leave their results in the cache and work for each thread.
+  void reduce_columns(const T* in, T* out, bool is_large) const {
+    constexpr std::int64_t most = 512;
+    constexpr std::int64_t least = 32;
+    const std::int64_t runs = std::ssize(kept_) / side_by_side_;
+    const std::int64_t width = std::clamp(std::ssize(kept_) / threads_, least, most);
+    const std::int64_t parts = (side_by_side_ + width - 1) / width;
+#pragma omp parallel for collapse(2) num_threads(threads_) if (is_large)
+    for (std::int64_t run = 0; run < runs; ++run)
+      for (std::int64_t part = 0; part < parts; ++part) {
+        const std::int64_t first = part * width;
+        const std::int64_t count = std::min(width, side_by_side_ - first);
+        const std::int64_t row = run * side_by_side_ + first;
+        Wide results[most];
+        reduce_columns_({in + kept_[static_cast<std::size_t>(row)], reduced_, count}, results);
+        for (std::int64_t c = 0; c < count; ++c) out[row + c] = finished(results[c]);
+      }
+  }
+
   /// Reduces by all threads.
   Wide reduce_in_parts(const T* from) const {
     constexpr int most_parts = 64;
@@ -127,10 +179,12 @@ class Reduce final : public Kernel {
   }
 
   RowReduction<T> reduce_row_ = row_reduction<T, Operation>();
+  SimdFunction<const Columns<T>&, Wide*> reduce_columns_ = column_reduction<T, Operation>();
   std::vector<std::int64_t> kept_;     ///< where rows begin in the input
   std::int64_t elements_;              ///< of a row
   bool neighbours_ = false;            ///< they lie together
   std::vector<std::int64_t> reduced_;  ///< where they lie, if not
+  std::int64_t side_by_side_ = 1;      ///< rows, if their elements do not lie together
   int threads_;
 };
 

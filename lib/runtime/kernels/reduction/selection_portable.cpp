@@ -4,14 +4,9 @@
 #include "runtime/device.h"
 #include "runtime/kernels/common/loops.h"
 #include "runtime/kernels/reduction/kernels.h"
+#include "runtime/kernels/reduction/selection.h"
 
 namespace autopar::runtime::AUTOPAR_DEVICE {
-
-/// Whether `x` is more than `y`; NaN is more than all numbers, as NumPy and PyTorch sort.
-template <typename T>
-AUTOPAR_ELEMENTWISE bool is_more(T x, T y) {
-  return x > y || (x != x && y == y);
-}
 
 /// ArgMax and ArgMin. Of equals the first, or the last; NaN comes before all numbers.
 template <typename T, bool is_max>
@@ -29,9 +24,7 @@ struct ArgOfRow {
     std::int64_t place = 0;
     for (std::int64_t i = 1; i < rows.extent; ++i) {
       const auto x = widened(in[i * rows.inner]);
-      const bool is_equal = x == best || (x != x && best != best);
-      const bool is_better = (is_max ? x > best : x < best) || (x != x && best == best);
-      if (!(takes_last && is_equal) && !is_better) continue;
+      if (!is_better<is_max>(x, best) && !(takes_last && is_same(x, best))) continue;
       best = x;
       place = i;
     }
@@ -146,6 +139,8 @@ std::unique_ptr<Kernel> make_arg(const KernelRequest& request) {
   const bool takes_last = request.node.int_attribute("select_last_index", 0) != 0;
   if (in.elements() == 0 && rows.rows() > 0)
     fail("node '{}': {} of no elements", request.node.name, request.node.op_type);
+  if constexpr (!on_cpu)
+    if (auto kernel = cuda::make_arg_by_blocks(request, rows, is_max)) return kernel;
   return kernel_for_type(request, in.type, AllNumbers{}, [&]<typename T>(T) {
     return make_loops(request, [=](const KernelIo& io, const Loops& loops) {
       loops.each(rows.rows(),
@@ -164,6 +159,8 @@ std::unique_ptr<Kernel> make_arg_min(const KernelRequest& request) {
 
 std::unique_ptr<Kernel> make_hardmax(const KernelRequest& request) {
   const AxisExtents rows = extents_around_axis(request, request.inputs.at(0).shape, -1);
+  if constexpr (!on_cpu)
+    if (auto kernel = cuda::make_hardmax_by_blocks(request, rows)) return kernel;
   return kernel_for_type(request, request.inputs[0].type, AllFloats{}, [&]<typename T>(T) {
     return make_loops(request, [=](const KernelIo& io, const Loops& loops) {
       loops.each(rows.extent == 0 ? 0 : rows.rows(),
@@ -181,6 +178,8 @@ std::unique_ptr<Kernel> make_top_k(const KernelRequest& request) {
   if (!is_given(request.outputs, 0) || !is_given(request.outputs, 1))
     fail("node '{}': TopK without its values or its indices has no {} kernel", request.node.name,
          request.device.kernels().device);
+  if constexpr (!on_cpu)
+    if (auto kernel = cuda::make_top_k_by_blocks(request, rows, k, takes_largest)) return kernel;
   return kernel_for_type(request, request.inputs[0].type, AllNumbers{}, [&]<typename T>(T) {
     return make_loops(request, [=](const KernelIo& io, const Loops& loops) {
       loops.each(k == 0 ? 0 : rows.rows(),

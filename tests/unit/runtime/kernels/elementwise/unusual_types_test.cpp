@@ -146,17 +146,18 @@ std::vector<Copy> copies_of(int bytes) {
 using Bytes = std::vector<std::byte>;
 
 Bytes expected_of(const Copy& copy, const Bytes& in) {
-  const auto& [shape, in_strides, out_strides, bytes] = copy.layout;
-  const auto size = static_cast<std::size_t>(bytes);
-  Bytes out(static_cast<std::size_t>(graph::num_elements(shape)) * size);
-  for_each_index(shape, [&](const Shape& index) {
+  const CopyLayout& layout = copy.layout;
+  const auto size = static_cast<std::size_t>(layout.element_bytes);
+  Bytes out(static_cast<std::size_t>(graph::num_elements(layout.shape)) * size);
+  for_each_index(layout.shape, [&](const Shape& index) {
     std::int64_t from = 0;
     std::int64_t to = 0;
     for (std::size_t d = 0; d < index.size(); ++d) {
-      from += index[d] * in_strides[d];
-      to += index[d] * out_strides[d];
+      from += index[d] * layout.in_strides[d];
+      to += index[d] * layout.out_strides[d];
     }
-    std::copy_n(in.begin() + from * bytes, bytes, out.begin() + to * bytes);
+    std::copy_n(in.begin() + from * layout.element_bytes, size,
+                out.begin() + to * layout.element_bytes);
   });
   return out;
 }

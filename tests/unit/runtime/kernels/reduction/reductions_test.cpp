@@ -102,6 +102,51 @@ TEST_CASE("Every reduction of every type, of few rows and of many, equals a loop
   }
 }
 
+TEST_CASE("Reductions of every type, of a few rows that are long enough for several parts") {
+  Random random(8);
+  std::vector<DataType> types = float_types;
+  types.insert(types.end(), integer_types.begin(), integer_types.end());
+  const std::int64_t extent = 9000;
+  for (const DataType type : types) {
+    // Few are not zero, so that sums fit into 8 bits.
+    std::vector<double> values(2 * extent, 0);
+    for (int i = 0; i < 60; ++i) values[random() % values.size()] = 1;
+    values[4321] = 2;
+    values[extent + 8765] = 3;
+    const Tensor x = tensor_of(type, {2, extent}, values);
+    std::vector<double> sum(2, 0);
+    std::vector<double> squares(2, 0);
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      sum[i / extent] += values[i];
+      squares[i / extent] += values[i] * values[i];
+    }
+    for (double& value : values) value = value == 0 ? 1 : value;
+    const Tensor factors = tensor_of(type, {2, extent}, values);
+    const auto check = [&](const std::string& op_type, std::vector<double> expected) {
+      if (!graph::is_floating_point(type))
+        for (double& value : expected) value = std::trunc(value);
+      const std::vector<std::int64_t> axis{1};
+      CAPTURE(op_type, name_of(type));
+      check_close(run_node({op_type,
+                            {{"keepdims", std::int64_t{0}}},
+                            {op_type == "ReduceProd" ? factors : x, Tensor::of_int64({1}, axis)},
+                            {{type, {2}}},
+                            {1}})
+                      .front(),
+                  expected);
+    };
+    check("ReduceSum", sum);
+    check("ReduceL1", sum);
+    check("ReduceMean", {sum[0] / extent, sum[1] / extent});
+    check("ReduceProd", {2, 3});
+    check("ReduceMax", {2, 3});
+    check("ReduceMin", {0, 0});
+    check("ReduceSumSquare", squares);
+    check("ReduceL2", {std::sqrt(squares[0]), std::sqrt(squares[1])});
+    check("ReduceLogSum", {std::log(sum[0]), std::log(sum[1])});
+  }
+}
+
 TEST_CASE("NaN stays in maxima and minima, and reductions of nothing give their start") {
   const double nan = std::numeric_limits<double>::quiet_NaN();
   std::vector<double> values(40000, 1);

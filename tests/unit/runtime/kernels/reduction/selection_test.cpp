@@ -49,7 +49,123 @@ std::vector<Row> rows_of(const Tensor& x, std::size_t axis) {
   return rows;
 }
 
+/// Whether `x` comes before `y` where the largest, or else the smallest, come first: NaN is more
+/// than all numbers.
+bool comes_first(double x, double y, bool largest) {
+  if (std::isnan(x) || std::isnan(y))
+    return std::isnan(largest ? x : y) && !(std::isnan(x) && std::isnan(y));
+  return largest ? x > y : x < y;
+}
+
+/// Numbers of both signs, and for floats now and then an infinity, NaN or either zero.
+Tensor with_odd_numbers(Random& random, const Shape& shape, DataType type) {
+  const double infinity = std::numeric_limits<double>::infinity();
+  const double odd[] = {infinity, -infinity, std::numeric_limits<double>::quiet_NaN(), 0.0, -0.0};
+  std::vector<double> values = doubles(random_in(type, shape, random, -100, 100));
+  if (graph::is_floating_point(type))
+    for (double& value : values)
+      if (random() % 20 == 0) value = odd[random() % std::size(odd)];
+  return tensor_of(type, shape, values);
+}
+
 }  // namespace
+
+TEST_CASE("TopK of long rows equals a stable sort, for odd numbers, too") {
+  Random random(11);
+  for (const DataType type : {DataType::float32, DataType::float64, DataType::float16,
+                              DataType::bfloat16, DataType::int32, DataType::int64, DataType::int8})
+    for (const Shape& shape : {Shape{2, 1500}, Shape{1, 400, 3}})
+      for (const std::int64_t k : {1, 5, 50, 400})
+        for (const bool largest : {true, false}) {
+          const Tensor x = with_odd_numbers(random, shape, type);
+          Shape out = shape;
+          out[1] = k;
+          const auto results =
+              run_node({"TopK",
+                        {{"axis", std::int64_t{1}}, {"largest", std::int64_t{largest}}},
+                        {x, Tensor::of_int64({1}, std::span(&k, 1))},
+                        {{type, out}, {DataType::int64, out}},
+                        {1},
+                        2});
+          const auto rows = rows_of(x, 1);
+          const auto values = rows_of(results[0], 1);
+          const auto indices = rows_of(results[1], 1);
+          CAPTURE(name_of(type), graph::to_string(shape), k, largest);
+          for (std::size_t r = 0; r < rows.size(); ++r) {
+            std::vector<std::size_t> order(rows[r].values.size());
+            std::iota(order.begin(), order.end(), 0);
+            std::ranges::stable_sort(order, [&](std::size_t a, std::size_t b) {
+              return comes_first(rows[r].values[a], rows[r].values[b], largest);
+            });
+            for (std::size_t i = 0; i < static_cast<std::size_t>(k); ++i) {
+              REQUIRE(indices[r].values[i] == static_cast<double>(order[i]));
+              const double expected = rows[r].values[order[i]];
+              REQUIRE((values[r].values[i] == expected ||
+                       (std::isnan(values[r].values[i]) && std::isnan(expected))));
+            }
+          }
+        }
+}
+
+TEST_CASE("TopK sorts long rows where nearly all, or all, is chosen") {
+  Random random(12);
+  for (const std::int64_t k : {2047, 2048, 2049, 2100}) {
+    const Tensor x = with_equals(random, {1, 2100}, DataType::float32);
+    const auto chosen = doubles(run_node({"TopK",
+                                          {},
+                                          {x, Tensor::of_int64({1}, std::span(&k, 1))},
+                                          {{DataType::float32, {1, k}}, {DataType::int64, {1, k}}},
+                                          {1}})[1]);
+    const std::vector<double> values = doubles(x);
+    std::vector<double> order(values.size());
+    std::iota(order.begin(), order.end(), 0);
+    std::ranges::stable_sort(order, [&](double a, double b) {
+      return values[static_cast<std::size_t>(a)] > values[static_cast<std::size_t>(b)];
+    });
+    order.resize(static_cast<std::size_t>(k));
+    REQUIRE(chosen == order);
+  }
+}
+
+TEST_CASE("ArgMax and ArgMin of long rows, in parts where they are few, equal a loop") {
+  Random random(13);
+  for (const DataType type : number_types)
+    for (const Shape& shape : {Shape{2, 9000}, Shape{1, 300, 3}, Shape{40, 130}})
+      for (const bool has_odd : {false, true})
+        for (const bool last : {false, true})
+          for (const bool is_max : {true, false}) {
+            const Tensor x = has_odd && graph::is_floating_point(type)
+                                 ? with_odd_numbers(random, shape, type)
+                                 : with_equals(random, shape, type);
+            Shape out = shape;
+            out.erase(out.begin() + 1);
+            const Tensor y = run_node({is_max ? "ArgMax" : "ArgMin",
+                                       {{"axis", std::int64_t{1}},
+                                        {"keepdims", std::int64_t{0}},
+                                        {"select_last_index", std::int64_t{last}}},
+                                       {x},
+                                       {{DataType::int64, out}},
+                                       {},
+                                       2})
+                                 .front();
+            std::vector<double> expected;
+            for (const Row& row : rows_of(x, 1)) {
+              std::size_t best = 0;
+              for (std::size_t i = 1; i < row.values.size(); ++i) {
+                const double value = row.values[i];
+                const double other = row.values[best];
+                const bool is_first = std::isnan(value) != std::isnan(other)
+                                          ? std::isnan(value)
+                                          : comes_first(value, other, is_max);
+                const bool is_equal = value == other || (std::isnan(value) && std::isnan(other));
+                if (is_first || (last && is_equal)) best = i;
+              }
+              expected.push_back(static_cast<double>(best));
+            }
+            CAPTURE(name_of(type), graph::to_string(shape), has_odd, last, is_max);
+            REQUIRE(doubles(y) == expected);
+          }
+}
 
 TEST_CASE("TopK of every type, along every axis, equals sorting; lower indices come first") {
   Random random(1);
@@ -145,11 +261,11 @@ TEST_CASE("ArgMax and ArgMin of every type, the first and the last of equals") {
 
 TEST_CASE("Hardmax is 1 at the first of the largest, for every float") {
   Random random(3);
-  const Shape shape{3, 8, 4};
-  for (const DataType type : float_types)
-    for (std::size_t axis = 0; axis < 3; ++axis) {
+  for (const auto& [shape, axis] : std::vector<std::pair<Shape, std::size_t>>{
+           {{3, 8, 4}, 0}, {{3, 8, 4}, 1}, {{3, 8, 4}, 2}, {{2, 300, 2}, 1}, {{3, 700}, 1}})
+    for (const DataType type : float_types) {
       const Tensor x = with_equals(random, shape, type);
-      std::vector<double> expected(96, 0);
+      std::vector<double> expected(static_cast<std::size_t>(graph::num_elements(shape)), 0);
       for (const Row& row : rows_of(x, axis))
         expected[row.places[static_cast<std::size_t>(std::ranges::max_element(row.values) -
                                                      row.values.begin())]] = 1;
@@ -189,6 +305,21 @@ TEST_CASE("ReduceLogSum and ReduceLogSumExp, of large numbers too, equal a loop"
     check_close(reduced("ReduceLogSumExp"), exponentials);
   }
   const double infinity = std::numeric_limits<double>::infinity();
+  for (const std::int64_t at : {std::int64_t{0}, std::int64_t{399}}) {  // a long row
+    std::vector<double> values(800, 999);
+    values[static_cast<std::size_t>(at)] = 1000;
+    values[400 + static_cast<std::size_t>(at)] = infinity;
+    const std::vector<std::int64_t> axis{1};
+    const auto long_rows = doubles(
+        run_node({"ReduceLogSumExp",
+                  {},
+                  {tensor_of(DataType::float64, {2, 400}, values), Tensor::of_int64({1}, axis)},
+                  {{DataType::float64, {2, 1}}},
+                  {1}})
+            .front());
+    CHECK(long_rows[0] == Approx(1000 + std::log(1 + 399 * std::exp(-1))).epsilon(1e-12));
+    CHECK(long_rows[1] == infinity);
+  }
   const Tensor large = tensor_of(DataType::float32, {4, 2},
                                  {1000, 1000, -2000, -2000, infinity, 1, -infinity, -infinity});
   const std::vector<std::int64_t> axis{1};
@@ -215,6 +346,51 @@ TEST_CASE("Reductions of 64-bit unsigned numbers, and of bools") {
   const Tensor bools = tensor_of(DataType::boolean, {3}, {0, 1, 0});
   CHECK(doubles(reduced("ReduceMax", bools)) == std::vector<double>{1});
   CHECK(doubles(reduced("ReduceMin", bools)) == std::vector<double>{0});
+}
+
+TEST_CASE("CumProd of a long row, whose numbers are other than one at times") {
+  std::vector<double> values(700, 1);
+  values[3] = 2;
+  values[255] = -3;
+  values[256] = 0.5;
+  values[690] = 4;
+  for (const bool reverse : {false, true}) {
+    std::vector<double> expected(values.size());
+    double product = 1;
+    for (std::size_t step = 0; step < values.size(); ++step) {
+      const std::size_t i = reverse ? values.size() - 1 - step : step;
+      expected[i] = product *= values[i];
+    }
+    const std::int64_t axis = 0;
+    CHECK(doubles(run_node({"CumProd",
+                            {{"reverse", std::int64_t{reverse}}},
+                            {tensor_of(DataType::float32, {700}, values),
+                             Tensor::of_int64({}, std::span(&axis, 1))},
+                            {{DataType::float32, {700}}},
+                            {1}})
+                      .front()) == expected);
+  }
+}
+
+TEST_CASE("CumProd of every type over an outer axis") {
+  Random random(14);
+  const Shape shape{2, 3, 40};
+  for (const DataType type : number_types) {
+    const Tensor x = random_in(type, shape, random, 1, 4);
+    std::vector<double> expected(240);
+    for (const Row& row : rows_of(x, 1)) {
+      double product = 1;
+      for (std::size_t i = 0; i < row.values.size(); ++i)
+        expected[row.places[i]] = product *= row.values[i];
+    }
+    const std::int64_t axis = 1;
+    CAPTURE(name_of(type));
+    check_close(
+        run_node(
+            {"CumProd", {}, {x, Tensor::of_int64({}, std::span(&axis, 1))}, {{type, shape}}, {1}})
+            .front(),
+        expected);
+  }
 }
 
 TEST_CASE("CumProd along every axis, either way, with and without its own element") {
