@@ -5,6 +5,7 @@
 #include <numeric>
 #include <tuple>
 
+#include "graph/derived_constants.h"
 #include "graph/loop_body.h"
 
 namespace autopar::graph {
@@ -69,7 +70,8 @@ std::int64_t bound(const Graph& graph, int microbatches) {
     lifetimes[v].bytes = 0;
   }
   constexpr std::int64_t page = 4096;
-  return with_arena_slack(plan_arena(lifetimes).bytes) + page + in_slots + bodies_bound(graph);
+  return with_arena_slack(plan_arena(lifetimes).bytes) + page + in_slots + bodies_bound(graph) +
+         derived_constant_bytes(graph);
 }
 
 }  // namespace

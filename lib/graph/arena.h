@@ -40,9 +40,10 @@ constexpr std::int64_t with_arena_slack(std::int64_t bytes) { return bytes + byt
 /// What the arenas of the bodies of the graph's loops may take; 0 where it has none.
 std::int64_t bodies_bound(const Graph& graph);
 
-/// What an arena for the graph may take: every value in memory of its own, packed by plan_arena,
-/// with slack and a page, and beside it bodies_bound. No device of the runtime takes more: what
-/// would is compiled without fusions.
+/// What an arena for the graph and constants computed for it may take: every value in memory of its
+/// own, packed by plan_arena, with slack and a page, and beside it bodies_bound and
+/// derived_constant_bytes. No device of the runtime takes more: what would is compiled without
+/// fusions.
 std::int64_t arena_bound(const Graph& graph);
 
 /// Copies that a runtime keeps of each value, by ValueId, outside of what it packs, so that one

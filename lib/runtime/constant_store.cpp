@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <compare>
+#include <set>
+#include <string_view>
 #include <type_traits>
 #include <variant>
 
@@ -111,33 +113,37 @@ std::optional<std::string> ConstantStore::name_of(const Tensor& tensor) {
   return name;
 }
 
-std::optional<std::string> ConstantStore::key_of(const Recipe& recipe) {
-  std::string key;
-  append(key, std::string_view(recipe.operation));
+std::optional<std::vector<std::string>> ConstantStore::input_names(const Recipe& recipe) {
+  std::vector<std::string> names;
   for (const Tensor* input : recipe.inputs) {
-    const auto name = input == nullptr ? std::string("none") : name_of(*input);
+    auto name = input == nullptr ? std::string("none") : name_of(*input);
     if (!name) return std::nullopt;
-    append(key, std::string_view(*name));
+    names.push_back(std::move(*name));
   }
-  return key;
+  return names;
 }
 
 std::optional<ConstantStore::Tensors> ConstantStore::derive(
     const Recipe& recipe, const std::function<std::optional<Tensors>()>& make, bool replaces) {
-  const auto key = key_of(recipe);
-  if (!key) return make();
-  if (const auto found = results_.find(*key); found != results_.end()) {
+  auto inputs = input_names(recipe);
+  if (!inputs) return make();
+  std::string key;
+  append(key, std::string_view(recipe.operation));
+  for (const std::string& name : *inputs) append(key, std::string_view(name));
+  if (const auto found = results_.find(key); found != results_.end()) {
     Tensors results;
-    for (const Result& each : found->second)
+    for (const Result& each : found->second.results)
       if (auto result = each.lock()) results.push_back(std::move(*result));
-    if (results.size() == found->second.size()) return results;
+    if (results.size() == found->second.results.size()) return results;
   }
   auto made = make();
   const auto is_kept = [](const Tensor& result) {
     return result.has_data() && !result.is_mapped() && result.is_contiguous();
   };
   if (!made || !std::ranges::all_of(*made, is_kept)) return made;
-  std::vector<Result>& results = results_[*key];
+  Derived& derived = results_[key];
+  derived.inputs = std::move(*inputs);
+  std::vector<Result>& results = derived.results;
   results.resize(made->size());
   for (std::size_t i = 0; i < results.size(); ++i) {
     // What was made before and has gone keeps its name, and with it its forms.
@@ -244,12 +250,26 @@ void ConstantStore::clean() {
     return known.is_derived() ? known.is_gone()
                               : !known.held.is_mapped() && !uses_.contains(known.name);
   });
-  const auto is_in_use = [&](const Result& result) {
+  forget_results();
+}
+
+void ConstantStore::forget_results() {
+  std::set<std::string_view> read;  // by recipes whose results are known
+  const auto is_known = [&](const Result& result) {
     const auto form = forms_.lower_bound({result.name, {}});
-    return !result.owner.expired() || (form != forms_.end() && form->first.first == result.name);
+    const bool has_form = form != forms_.end() && form->first.first == result.name;
+    return !result.owner.expired() || has_form || read.contains(result.name);
   };
-  std::erase_if(results_,
-                [&](const auto& each) { return std::ranges::none_of(each.second, is_in_use); });
+  std::size_t before = 0;
+  do {
+    before = read.size();
+    for (const auto& [key, derived] : results_)
+      if (std::ranges::any_of(derived.results, is_known))
+        read.insert(derived.inputs.begin(), derived.inputs.end());
+  } while (read.size() != before);
+  std::erase_if(results_, [&](const auto& each) {
+    return std::ranges::none_of(each.second.results, is_known);
+  });
 }
 
 std::shared_ptr<const void> ConstantStore::use(const Tensor& constant) {

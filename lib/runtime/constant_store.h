@@ -111,20 +111,28 @@ class ConstantStore {
     std::weak_ptr<const void> owner;
     std::optional<graph::Tensor> lock() const;
   };
+  struct Derived {
+    std::vector<std::string> inputs;  ///< their names
+    std::vector<Result> results;
+  };
 
   std::string new_name() { return "@" + std::to_string(names_++); }
   /// Null for a tensor without data, and for one of a few bytes.
   Known* known(const graph::Tensor& tensor);
   /// The same for all that are the same constant; nullopt for a tensor without data.
   std::optional<std::string> name_of(const graph::Tensor& tensor);
-  std::optional<std::string> key_of(const Recipe& recipe);
+  /// nullopt where one has no data.
+  std::optional<std::vector<std::string>> input_names(const Recipe& recipe);
   void remember(const graph::Tensor& result, const Result& as, const Recipe& recipe, bool replaces);
+  /// Those that neither are in use nor have forms. The names of what such are made of stay, by
+  /// which they are found again.
+  void forget_results();
 
   Device& device_;
   std::int64_t names_ = 0;
   std::map<View, Known> known_;
   std::map<std::string, Use> uses_;                            ///< by root, or else by name
-  std::map<std::string, std::vector<Result>> results_;         ///< by recipe
+  std::map<std::string, Derived> results_;                     ///< by recipe
   std::map<std::pair<std::string, std::string>, Kept> forms_;  ///< by name and form
   std::map<std::string, Kept> copies_;                         ///< on the device, by name
   std::vector<Bytes> weights_;                                 ///< of those, the ones that stay

@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/usable_cores.h"
 #include "base/wait_until.h"
 #include "runtime/comm/signs_of_life.h"
 #include "runtime/comm/transport_communicator.h"
@@ -41,9 +42,10 @@ struct MessageSlot {
 /// memory, meet again so that nobody leaves while it is read.
 struct SharedGroup {
   SharedGroup(std::vector<int> world_ranks, std::chrono::milliseconds usual_timeout,
-              std::shared_ptr<SignsOfLife> of_world)
+              std::chrono::microseconds time_awake, std::shared_ptr<SignsOfLife> of_world)
       : ranks(std::move(world_ranks)),
         timeout(usual_timeout),
+        awake(time_awake),
         signs(std::move(of_world)),
         published(ranks.size()),
         progress(ranks.size()),
@@ -51,6 +53,7 @@ struct SharedGroup {
 
   std::vector<int> ranks;  ///< world ranks, for messages
   std::chrono::milliseconds timeout;
+  std::chrono::microseconds awake;  ///< how long a rank looks out for the others before it sleeps
   std::shared_ptr<SignsOfLife> signs;                 ///< of the world's ranks
   std::vector<std::span<const SendBlock>> published;  ///< by rank: its blocks by rank
   std::vector<std::atomic<std::int64_t>> progress;    ///< by rank
@@ -59,7 +62,7 @@ struct SharedGroup {
   std::condition_variable met;
   std::size_t num_here = 0;
   std::vector<bool> is_here;
-  std::uint64_t meeting = 0;
+  std::atomic<std::uint64_t> meeting = 0;  ///< how many there have been
   std::atomic<bool> aborted = false;
   /// Message slots by sender and receiver; made when one of them comes.
   std::map<std::pair<int, int>, std::unique_ptr<MessageSlot>> slots;
@@ -122,6 +125,15 @@ std::string wait_for(const SharedGroup& group, int rank, std::condition_variable
   return {};
 }
 
+/// Whether a meeting is over before the time to sleep: sleeping and being woken takes as long as a
+/// small kernel. It never yields, which costs a whole slice of a process that never waits.
+bool is_over_soon(const SharedGroup& group, std::uint64_t meeting) {
+  const auto end = Clock::now() + group.awake;
+  while (group.meeting == meeting)
+    if (Clock::now() >= end) return false;
+  return true;
+}
+
 void meet(SharedGroup& group, int rank, const char* what,
           std::optional<std::chrono::milliseconds> own_timeout = {}) {
   std::unique_lock lock(group.mutex);
@@ -135,6 +147,9 @@ void meet(SharedGroup& group, int rank, const char* what,
     group.met.notify_all();
     return;
   }
+  lock.unlock();
+  if (is_over_soon(group, mine)) return;
+  lock.lock();
   const auto not_here = [&] {
     std::vector<int> missing;
     for (std::size_t r = 0; r < group.ranks.size(); ++r)
@@ -167,8 +182,8 @@ class ThreadCommunicator final : public TransportCommunicator {
     if (!shared) {
       std::vector<int> world_ranks;
       for (const int member : members) world_ranks.push_back(group_->ranks[at(member)]);
-      shared =
-          std::make_shared<SharedGroup>(std::move(world_ranks), group_->timeout, group_->signs);
+      shared = std::make_shared<SharedGroup>(std::move(world_ranks), group_->timeout, group_->awake,
+                                             group_->signs);
       shared->aborted = group_->aborted.load();
     }
     return std::make_unique<ThreadCommunicator>(shared, static_cast<int>(me - members.begin()));
@@ -289,7 +304,9 @@ std::vector<std::unique_ptr<HostCommunicator>> make_thread_communicators(
   std::vector<int> ranks;
   for (int rank = 0; rank < size; ++rank) ranks.push_back(rank);
   const auto signs = std::make_shared<SignsOfLife>(size);
-  const auto group = std::make_shared<SharedGroup>(ranks, timeout, signs);
+  // Where ranks share cores, one that looks out keeps those that it waits for from working.
+  const std::chrono::microseconds awake{at(size) <= usable_cores() ? 50 : 0};
+  const auto group = std::make_shared<SharedGroup>(ranks, timeout, awake, signs);
   std::vector<std::unique_ptr<HostCommunicator>> communicators;
   for (const int rank : ranks)
     communicators.push_back(std::make_unique<ThreadCommunicator>(group, rank));

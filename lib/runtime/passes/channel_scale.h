@@ -22,6 +22,10 @@ std::optional<Doubles> numbers(const Matcher& matcher, ValueId id);
 /// What BatchNormalization makes of each channel; nullopt where its parameters are not known.
 std::optional<ChannelScale> scale_of_normalization(const Matcher& matcher, const Node& node);
 
+/// The same of a BatchNormalization, or of a Mul or Add of a constant with one element a channel or
+/// one for all, whose operand of that number has its result's shape; nullopt for other nodes.
+std::optional<ChannelScale> scale_of(const Matcher& matcher, const Node& node, std::size_t operand);
+
 /// A vector of floats.
 graph::Tensor tensor_of(DataType type, const Doubles& numbers);
 

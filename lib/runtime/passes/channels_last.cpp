@@ -13,26 +13,44 @@
 namespace autopar::runtime::passes {
 namespace {
 
-constexpr std::size_t image_rank = 4;
-
-/// A node as it computes on images with their channels last: the operator, and which of its inputs
-/// are such images; others are read as they are.
+/// A node as it computes on images with their channels last: the operator, which of its inputs are
+/// such images, others being read as they are, and whether it makes one.
 struct Form {
   Node node;
   std::vector<std::size_t> images;
+  bool makes_image = true;
 };
 
+/// Pictures, and series, whose places have one dimension.
 bool is_image(const Matcher& matcher, ValueId value) {
-  return value != graph::no_value && matcher.shape(value).size() == image_rank;
+  if (value == graph::no_value) return false;
+  const std::size_t rank = matcher.shape(value).size();
+  return rank == 3 || rank == 4;
 }
 
 /// Whether both orders are one: nothing is moved then.
-bool has_one_order(const Shape& image) { return image[1] == 1 || image[2] * image[3] == 1; }
+bool has_one_order(const Shape& image) {
+  return image[1] == 1 || graph::num_elements({image.begin() + 2, image.end()}) == 1;
+}
 
-/// The shape of a constant of at most four dimensions, which are an image's last ones.
-Shape as_image(Shape shape) {
-  shape.insert(shape.begin(), image_rank - shape.size(), 1);
+/// The shape of a constant whose dimensions are the last ones of an image of so many.
+Shape as_image(Shape shape, std::size_t rank) {
+  shape.insert(shape.begin(), rank - shape.size(), 1);
   return shape;
+}
+
+/// A Transpose's permutation that moves channels there.
+std::vector<std::int64_t> to_last(std::size_t rank) {
+  std::vector<std::int64_t> order(rank);
+  std::iota(order.begin(), order.end(), 0);
+  std::rotate(order.begin() + 1, order.begin() + 2, order.end());
+  return order;
+}
+std::vector<std::int64_t> to_second(std::size_t rank) {
+  std::vector<std::int64_t> order(rank);
+  std::iota(order.begin(), order.end(), 0);
+  std::rotate(order.begin() + 1, order.end() - 1, order.end());
+  return order;
 }
 
 /// Whether a Conv is a product of matrices, which is nearly as fast on images as ONNX has them.
@@ -56,10 +74,10 @@ std::optional<Form> form_of_conv(const Matcher& matcher, const Node& node) {
   return form_of(node, "ChannelsLastConv");
 }
 
-/// A mean over all places of each channel, which stays an image.
-bool is_mean_of_places(const Matcher& matcher, const Node& node) {
-  if (is_onnx(node, "GlobalAveragePool")) return true;
-  if (!is_onnx(node, "ReduceMean") || node.int_attribute("keepdims", 1) == 0) return false;
+/// Whether a node reduces all places of each channel.
+bool reduces_places(const Matcher& matcher, const Node& node) {
+  if (!is_onnx(node, "ReduceMax") && !is_onnx(node, "ReduceMean")) return false;
+  const auto rank = static_cast<std::int64_t>(matcher.shape(node.inputs[0]).size());
   std::vector<std::int64_t> axes = node.ints_attribute("axes", {});
   if (has_input(node, 1)) {
     const auto listed = matcher.data(node.inputs[1]);
@@ -68,25 +86,50 @@ bool is_mean_of_places(const Matcher& matcher, const Node& node) {
     axes.assign(values.begin(), values.end());
   }
   for (std::int64_t& axis : axes)
-    if (axis < 0) axis += static_cast<std::int64_t>(image_rank);
+    if (axis < 0) axis += rank;
   std::ranges::sort(axes);
-  return axes == std::vector<std::int64_t>{2, 3};
+  std::vector<std::int64_t> places(static_cast<std::size_t>(rank) - 2);
+  std::iota(places.begin(), places.end(), 2);
+  return axes == places;
+}
+
+/// A mean over all places of each channel, which stays an image.
+bool is_mean_of_places(const Matcher& matcher, const Node& node) {
+  return is_onnx(node, "GlobalAveragePool") ||
+         (is_onnx(node, "ReduceMean") && node.int_attribute("keepdims", 1) != 0 &&
+          reduces_places(matcher, node));
 }
 
 Form form_of_mean(const Matcher& matcher, const Node& node) {
   Form form = form_of(node, "ChannelsLastAveragePool");
   const Shape& shape = matcher.shape(node.inputs[0]);
   form.node.inputs.resize(1);
-  form.node.attributes = {{"kernel_shape", std::vector<std::int64_t>{shape[2], shape[3]}}};
+  form.node.attributes = {
+      {"kernel_shape", std::vector<std::int64_t>(shape.begin() + 2, shape.end())}};
   return form;
 }
 
-std::optional<Form> form_of_concat(const Node& node) {
+/// A reduction of all places, which stand before the channels then.
+Form form_of_reduction(Graph& graph, const Node& node) {
+  Form form{node, {0}, node.int_attribute("keepdims", 1) != 0};
+  std::vector<std::int64_t> places(graph.value(node.inputs[0]).shape.size() - 2);
+  std::iota(places.begin(), places.end(), 1);
+  if (has_input(node, 1))
+    form.node.inputs[1] = graph.add_constant(
+        node.name + ":places",
+        graph::Tensor::of_int64({static_cast<std::int64_t>(places.size())}, places));
+  else
+    form.node.attributes["axes"] = std::move(places);
+  return form;
+}
+
+std::optional<Form> form_of_concat(const Matcher& matcher, const Node& node) {
+  const auto rank = static_cast<std::int64_t>(matcher.shape(node.outputs[0]).size());
   const std::int64_t axis = node.int_attribute("axis", 0);
-  if (axis != 1 && axis != 1 - static_cast<std::int64_t>(image_rank)) return std::nullopt;
+  if (axis != 1 && axis != 1 - rank) return std::nullopt;
   Form form{node, {}};
   for (std::size_t i = 0; i < node.inputs.size(); ++i) form.images.push_back(i);
-  form.node.attributes["axis"] = static_cast<std::int64_t>(image_rank) - 1;
+  form.node.attributes["axis"] = rank - 1;
   return form;
 }
 
@@ -97,7 +140,7 @@ std::optional<Form> form_of_elementwise(const Pass& pass, const Node& node) {
   for (std::size_t i = 0; i < node.inputs.size(); ++i) {
     const ValueId input = node.inputs[i];
     inputs.push_back(view_of(pass.graph, input));
-    if (is_image(pass, input) ||
+    if ((is_image(pass, input) && pass.shape(input).size() == pass.shape(node.outputs[0]).size()) ||
         (input != graph::no_value && pass.is_constant(input) && inputs.back().elements() != 1))
       form.images.push_back(i);
     else if (input != graph::no_value && inputs.back().elements() != 1)
@@ -109,14 +152,18 @@ std::optional<Form> form_of_elementwise(const Pass& pass, const Node& node) {
 }
 
 std::optional<Form> find_form(const Pass& pass, const Node& node) {
-  if (node.outputs.size() != 1 || node.inputs.empty() || !is_image(pass, node.outputs[0]))
-    return std::nullopt;
+  if (node.outputs.size() != 1 || node.inputs.empty()) return std::nullopt;
+  if (is_onnx(node, "ReduceMax") && is_image(pass, node.inputs[0]) && reduces_places(pass, node))
+    return form_of_reduction(pass.graph, node);
+  if (!is_image(pass, node.outputs[0])) return std::nullopt;
   if (is_onnx(node, "Conv")) return form_of_conv(pass, node);
-  if (is_onnx(node, "Concat")) return form_of_concat(node);
+  if (is_onnx(node, "Concat")) return form_of_concat(pass, node);
   if (!is_image(pass, node.inputs[0])) return form_of_elementwise(pass, node);
   if (is_onnx(node, "MaxPool")) return form_of(node, "ChannelsLastMaxPool");
   if (is_onnx(node, "AveragePool")) return form_of(node, "ChannelsLastAveragePool");
   if (is_mean_of_places(pass, node)) return form_of_mean(pass, node);
+  if (is_onnx(node, "GroupNormalization") || is_onnx(node, "InstanceNormalization"))
+    return form_of(node, "ChannelsLastGroupNormalization");
   return form_of_elementwise(pass, node);
 }
 
@@ -138,32 +185,37 @@ class Images {
   ValueId last(ValueId value, NodeId reader) {
     if (const ValueId known = last_[static_cast<std::size_t>(value)]; known != graph::no_value)
       return known;
-    if (pass_.is_constant(value)) return constant_last(value);
+    if (pass_.is_constant(value))
+      return constant_last(value,
+                           std::max(pass_.shape(value).size(),
+                                    pass_.shape(pass_.graph.node(reader).outputs[0]).size()));
     const ValueId last = make_last(value);
-    move(reader, value, last, {0, 2, 3, 1});
+    move(reader, value, last, value, to_last(pass_.shape(value).size()));
     return last;
   }
 
   /// Makes the value as ONNX has it from the one with channels last, before a node.
   void restore(ValueId value, NodeId before) {
-    move(before, last_[static_cast<std::size_t>(value)], value, {0, 3, 1, 2});
+    move(before, last_[static_cast<std::size_t>(value)], value, value,
+         to_second(pass_.shape(value).size()));
   }
 
  private:
-  void move(NodeId before, ValueId from, ValueId to, std::vector<std::int64_t> permutation) {
+  /// `image`: the one of both that is as ONNX has it.
+  void move(NodeId before, ValueId from, ValueId to, ValueId image,
+            std::vector<std::int64_t> permutation) {
     const std::string name = pass_.graph.value(to).name + ":moved";
-    const Shape& shape = pass_.graph.value(to).shape;
-    const bool is_kept = has_one_order(permutation[1] == 2 ? as_channels_second(shape) : shape);
     pass_.insertions.before(
         before,
-        is_kept ? reshape_node(pass_.graph, name, from, to)
-                : Node{name, "Transpose", "", {from}, {to}, {{"perm", std::move(permutation)}}});
+        has_one_order(pass_.shape(image))
+            ? reshape_node(pass_.graph, name, from, to)
+            : Node{name, "Transpose", "", {from}, {to}, {{"perm", std::move(permutation)}}});
   }
 
-  /// A constant in one order.
-  ValueId constant_last(ValueId value) {
+  /// A constant in one order, for images of so many dimensions.
+  ValueId constant_last(ValueId value, std::size_t rank) {
     const graph::Tensor& stored = *pass_.graph.value(value).constant;
-    const Shape to = as_channels_last(as_image(stored.shape()));
+    const Shape to = as_channels_last(as_image(stored.shape(), rank));
     const std::string name = pass_.graph.value(value).name + ":channels_last";
     if (!stored.has_data())
       return pass_.graph.add_constant(name, graph::Tensor::absent(stored.type(), to));
@@ -194,7 +246,7 @@ class Choice {
   }
   bool is_made_last(ValueId value) const {
     const NodeId maker = value == graph::no_value ? graph::no_node : pass_.producer(value);
-    return maker != graph::no_node && form(maker);
+    return maker != graph::no_node && form(maker) && form(maker)->makes_image;
   }
 
  private:
@@ -210,13 +262,15 @@ class Choice {
 
   /// A convolution brings images into the form; others keep it where most of what they read has it.
   bool pays(const Node& node, const Form& form) const {
-    if (is_onnx(node, "Conv") && !is_pointwise(pass_, node)) return true;
+    if (is_onnx(node, "Conv")) return true;
+    const std::size_t rank =
+        pass_.shape(form.makes_image ? node.outputs[0] : node.inputs[0]).size();
     std::int64_t made_last = 0;
     std::int64_t made_else = 0;
     for (const std::size_t i : form.images) {
       const Shape& shape = pass_.shape(node.inputs[i]);
       if (pass_.is_constant(node.inputs[i])) {
-        if (shape.size() > image_rank || !has_one_order(as_image(shape))) return false;
+        if (shape.size() > rank || !has_one_order(as_image(shape, rank))) return false;
         continue;
       }
       if (is_made_last(node.inputs[i]))
@@ -237,7 +291,9 @@ class Choice {
 
   /// Elements that Transposes move around the node.
   std::int64_t elements_moved(const Node& node, const Form& form) const {
-    std::int64_t moved = is_read_as_it_was(node.outputs[0]) ? elements_of(node.outputs[0]) : 0;
+    std::int64_t moved = 0;
+    if (form.makes_image && is_read_as_it_was(node.outputs[0]))
+      moved = elements_of(node.outputs[0]);
     for (const std::size_t i : form.images)
       if (!is_made_last(node.inputs[i]) && !pass_.is_constant(node.inputs[i]))
         moved += elements_of(node.inputs[i]);
@@ -289,11 +345,12 @@ void write_out_normalizations(Graph& graph, const KernelTable& kernels) {
       return std::nullopt;
     const auto scale = scale_of_normalization(pass, node);
     if (!scale) return std::nullopt;
-    const auto channels = static_cast<std::int64_t>(scale->factors.size());
     const graph::Value images = pass.graph.value(node.outputs[0]);
+    Shape by_channel(images.shape.size(), 1);
+    by_channel[1] = static_cast<std::int64_t>(scale->factors.size());
     const auto constant = [&](const char* suffix, const Doubles& numbers) {
       return pass.graph.add_constant(node.name + suffix,
-                                     tensor_of(images.type, numbers).reshaped({1, channels, 1, 1}));
+                                     tensor_of(images.type, numbers).reshaped(by_channel));
     };
     const ValueId scaled =
         pass.graph.add_value({node.name + ":scaled", images.type, images.shape, std::nullopt});
@@ -326,9 +383,9 @@ void move_channels_last(Graph& graph, const KernelTable& kernels) {
     const ValueId output = form.node.outputs[0];
     for (const std::size_t i : form.images)
       form.node.inputs[i] = images.last(form.node.inputs[i], node);
-    form.node.outputs[0] = images.make_last(output);
+    if (form.makes_image) form.node.outputs[0] = images.make_last(output);
     graph.nodes[n] = std::move(form.node);
-    if (choice.is_read_as_it_was(output)) images.restore(output, node + 1);
+    if (form.makes_image && choice.is_read_as_it_was(output)) images.restore(output, node + 1);
   }
   pass.insertions.apply(graph);
 }

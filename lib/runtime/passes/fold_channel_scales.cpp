@@ -10,35 +10,6 @@ namespace autopar::runtime::passes {
 namespace {
 
 using graph::Tensor;
-/// The numbers of a constant that has one for each channel of `images`, or one for all.
-std::optional<Doubles> by_channel(const Matcher& matcher, ValueId id, const Shape& images) {
-  if (images.size() < 3 || !matcher.is_constant(id)) return std::nullopt;
-  const Shape& shape = matcher.shape(id);
-  if (shape.size() > images.size()) return std::nullopt;
-  for (std::size_t d = 0; d < shape.size(); ++d) {
-    const std::size_t at = images.size() - shape.size() + d;
-    if (shape[d] != 1 && (at != 1 || shape[d] != images[1])) return std::nullopt;
-  }
-  auto found = numbers(matcher, id);
-  if (found && found->size() == 1) found->resize(static_cast<std::size_t>(images[1]), (*found)[0]);
-  return found;
-}
-
-std::optional<ChannelScale> scale_of(const Matcher& matcher, const Node& node,
-                                     std::size_t operand) {
-  if (node.outputs.size() != 1) return std::nullopt;
-  if (is_onnx(node, "BatchNormalization"))
-    return operand == 0 ? scale_of_normalization(matcher, node) : std::nullopt;
-  const bool is_mul = is_onnx(node, "Mul");
-  if ((!is_mul && !is_onnx(node, "Add")) || node.inputs.size() != 2) return std::nullopt;
-  if (matcher.shape(node.outputs[0]) != matcher.shape(node.inputs[operand])) return std::nullopt;
-  const auto constant =
-      by_channel(matcher, node.inputs[1 - operand], matcher.shape(node.outputs[0]));
-  if (!constant) return std::nullopt;
-  const Doubles neutral(constant->size(), is_mul ? 0 : 1);
-  return is_mul ? ChannelScale{node.inputs[operand], *constant, neutral}
-                : ChannelScale{node.inputs[operand], neutral, *constant};
-}
 
 /// Whether the product is as exact as its factors: neither too large for a number of type T, nor so
 /// small that it has fewer digits, which a moderate factor makes of nothing but the smallest

@@ -20,12 +20,14 @@ void without_store(Graph& graph, const KernelTable& kernels, ConstantStore*) {
 
 constexpr PassFunction before_folding[] = {fuse_quantized_products, without_store<fuse_transposes>};
 constexpr PassFunction behind_folding[] = {
-    without_store<drop_identities>,     without_store<fuse_gathered_products>,
-    without_store<fuse_normalizations>, without_store<fuse_activations>,
-    without_store<move_channels_last>,  without_store<fuse_rotary_embeddings>,
-    without_store<fuse_attention>,      without_store<fuse_masked_softmax>,
-    without_store<fuse_biases>,         without_store<fuse_product_activations>,
-    without_store<fuse_permutations>,   without_store<fuse_elementwise_chains>};
+    without_store<drop_identities>,          without_store<fuse_gathered_products>,
+    without_store<fuse_normalizations>,      without_store<fuse_group_normalizations>,
+    without_store<fuse_activations>,         without_store<move_relus_behind_maxima>,
+    without_store<move_channels_last>,       without_store<fuse_convolutions>,
+    without_store<fuse_rotary_embeddings>,   without_store<fuse_attention>,
+    without_store<fuse_masked_softmax>,      without_store<fuse_biases>,
+    without_store<fuse_product_activations>, without_store<fuse_permutations>,
+    without_store<fuse_elementwise_chains>};
 
 /// Memory of the values, those that kernels alias in the memory of what they view.
 std::int64_t planned_bytes(const Graph& graph, const KernelTable& kernels) {
@@ -98,12 +100,12 @@ struct Rewriting {
   /// The passes in the order that lets each do the most. False where all together need more, or,
   /// each being checked, one more must be left out.
   bool apply_all() {
+    const std::int64_t bound = graph::arena_bound(graph);
     const std::int64_t limit = std::max(graph::plan_arena(graph::value_lifetimes(graph)).bytes,
                                         planned_bytes(graph, kernels));
     // Before folding, which would unpack small weights and copy transposed ones.
     for (const PassFunction pass : before_folding)
       if (!apply_within(limit, pass)) return false;
-    const std::int64_t bound = graph::arena_bound(graph);
     if (!fold_within(bound)) return false;
     bytes += fold_channel_scales(graph, kernels, store);
     clean();

@@ -53,9 +53,13 @@ using graph::ValueId;
 ///                             [matrices, rows, columns]: A where `table` (int) is 0, B where it is
 ///                             1. Its matrix number indices[i] stands at i; the other one has a
 ///                             vector there, a column or a row
-///   ChannelsLastConv, ChannelsLastAveragePool, ChannelsLastMaxPool
+///   ChannelsLastConv(X, W, bias?, addend?), ChannelsLastAveragePool, ChannelsLastMaxPool
 ///                             as ONNX's Conv, AveragePool and MaxPool, of images
-///                             [image, height, width, channel]
+///                             [image, height, width, channel], or series [series, place, channel].
+///                             addend has the result's shape; activation: "Relu" of the sum
+///   ChannelsLastGroupNormalization(X, scale, bias)
+///                             as ONNX's GroupNormalization of such images, a group a channel where
+///                             there is no num_groups
 ///   ElementwiseChain(...)     several element-wise operators (kernels/elementwise/chain.h)
 ///   CollectiveGroup(...)      several collectives that go out together, input i and output i of
 ///                             member i (kernels/collective/collective_group.h)
@@ -89,9 +93,21 @@ void drop_identities(Graph& graph, const KernelTable& kernels);
 /// types between Casts.
 void fuse_normalizations(Graph& graph, const KernelTable& kernels);
 
+/// InstanceNormalization of images whose groups of channels a Reshape has made channels, and Mul
+/// and Add of a constant with one element a channel behind it, become GroupNormalization, in
+/// float32.
+void fuse_group_normalizations(Graph& graph, const KernelTable& kernels);
+
+/// Relu of a convolution whose maxima alone are read becomes Relu of the maxima, which are fewer.
+void move_relus_behind_maxima(Graph& graph, const KernelTable& kernels);
+
 /// Convolutions, and what lies between them, compute on images whose channels are the last
 /// dimension: Transposes stand where others read or make them.
 void move_channels_last(Graph& graph, const KernelTable& kernels);
+
+/// Add of another image, and Relu, right after a ChannelsLastConv that nothing else reads, become
+/// its addend and its activation.
+void fuse_convolutions(Graph& graph, const KernelTable& kernels);
 
 /// Gelu of either kind and x sigmoid(a x), a Swish, that are written out, in any order of factors.
 void fuse_activations(Graph& graph, const KernelTable& kernels);

@@ -3,7 +3,7 @@ function cost_section(profile) {
   const predicted = new Map(profile.cost_by_type.map((cost) => [cost.op_type, cost]));
   const types = [...new Set([...predicted.keys(), ...measured.keys()])];
   const shown_types = types.slice(0, 16);
-  const seconds = (costs) => shown_types.map((type) => costs.get(type)?.seconds ?? 0);
+  const seconds = (costs) => shown_types.map((type) => costs.get(type)?.seconds ?? null);
   const sets = [["predicted", predicted, (type) => (predicted.get(type)?.is_communication ? "communication" : "computation")]];
   if (measured.size) sets.push(["measured", measured, () => "measured"]);
   const [bars] = chart(60 + 28 * shown_types.length, () => ({
@@ -11,7 +11,7 @@ function cost_section(profile) {
     data: {
       labels: shown_types,
       datasets: sets.map(([label, costs, name]) => ({
-        label, data: seconds(costs), backgroundColor: shown_types.map((type) => colour(name(type))), maxBarThickness: 18,
+        label, data: seconds(costs), backgroundColor: shown_types.map((type) => colour(name(type))), maxBarThickness: 18, minBarLength: 3,
       })),
     },
     options: {

@@ -142,6 +142,42 @@ std::unique_ptr<Kernel> make_onednn_convolution(const KernelRequest& request, co
   return std::make_unique<OnednnConvolution>(request, description, images, weights);
 }
 
+/// Whether a window's tap sees the image from some place, along a spatial dimension.
+bool sees_image(const KernelRequest& request, const Slide& slide, std::size_t d, std::int64_t tap) {
+  const std::int64_t in = request.inputs[0].shape[d + 2];
+  const std::int64_t out = request.outputs[0].shape[d + 2];
+  const std::int64_t stride = slide.strides[d];
+  const std::int64_t begin = tap * slide.dilations[d] - slide.begin_pads[d];
+  const std::int64_t first = begin >= 0 ? 0 : (-begin + stride - 1) / stride;
+  return first < out && begin + first * stride < in;
+}
+
+/// Drops outer taps that see nothing but padding from all places: wide dilations have such on small
+/// images. Takes them from the weights, whose last dimensions are taps, and from the padding,
+/// as far as oneDNN allows: it cuts nothing off an image but what a stride leaves.
+void drop_unseen_taps(const KernelRequest& request, Slide& slide, memory::desc& weights) {
+  memory::dims dims = onednn::dims_of(weights);
+  memory::dims offsets(dims.size(), 0);
+  for (std::size_t d = 0; d < slide.strides.size(); ++d) {
+    const std::size_t at = dims.size() - slide.strides.size() + d;
+    const std::int64_t step = slide.dilations[d];
+    const std::int64_t taps = dims[at];
+    std::int64_t first = 0;
+    while (first + 1 < taps && !sees_image(request, slide, d, first) &&
+           slide.begin_pads[d] >= (first + 1) * step)
+      ++first;
+    std::int64_t last = taps - 1;
+    while (last > first && !sees_image(request, slide, d, last) &&
+           slide.end_pads[d] - (taps - last) * step > -slide.strides[d])
+      --last;
+    slide.begin_pads[d] -= first * step;
+    slide.end_pads[d] -= (taps - 1 - last) * step;
+    offsets[at] = first;
+    dims[at] = last + 1 - first;
+  }
+  if (dims != onednn::dims_of(weights)) weights = weights.submemory_desc(dims, offsets);
+}
+
 Images images_of(const KernelRequest& request) {
   return {float_layout(request.inputs[0].shape), float_layout(request.outputs[0].shape),
           !computes_plain(request)};
@@ -150,10 +186,11 @@ Images images_of(const KernelRequest& request) {
 /// `request` is of a Conv.
 std::unique_ptr<Kernel> make_onednn_conv(const KernelRequest& request,
                                          const Convolution& convolution, const Images& images) {
+  Slide slide = convolution.slide;
+  memory::desc weights = float_layout(grouped_weights(request.inputs[1].shape, convolution));
   try {
-    return make_onednn_convolution<dnnl::convolution_forward>(
-        request, convolution.slide, images,
-        float_layout(grouped_weights(request.inputs[1].shape, convolution)));
+    if (request.is_constant(1)) drop_unseen_taps(request, slide, weights);
+    return make_onednn_convolution<dnnl::convolution_forward>(request, slide, images, weights);
   } catch (const dnnl::error& error) {
     fail("node '{}': oneDNN has no such convolution: {}", request.node.name, error.what());
   }
@@ -224,6 +261,21 @@ memory::desc described_weights(const KernelRequest& request, const Convolution& 
   return {dims, memory::data_type::f32, steps};
 }
 
+/// Whether more is asked for than ONNX's Conv does.
+bool is_fused(const graph::Node& node, std::span<const TensorView> inputs) {
+  return is_given(inputs, 3) || node.has_attribute("activation");
+}
+
+/// Whether our own kernel is faster than oneDNN's. Its products of matrices alone are as fast, and
+/// faster where few floats are summed up.
+bool is_direct_faster(const KernelRequest& request) {
+  constexpr std::int64_t least_depth = 256;
+  const Shape& weights = request.inputs[1].shape;
+  const std::int64_t taps = graph::num_elements(places_of(request.inputs[1]));
+  return request.is_constant(1) && taps > 1 && weights[1] * taps >= least_depth &&
+         serves_direct_conv(request.node, request.inputs, request.outputs);
+}
+
 }  // namespace
 
 std::unique_ptr<Kernel> make_conv(const KernelRequest& request) {
@@ -241,6 +293,7 @@ std::unique_ptr<Kernel> make_conv(const KernelRequest& request) {
 }
 
 std::unique_ptr<Kernel> make_channels_last_conv(const KernelRequest& last) {
+  if (is_fused(last.node, last.inputs) || is_direct_faster(last)) return make_direct_conv(last);
   const KernelRequest request = with_channels_second(last);
   return make_onednn_conv(request, convolution_of(request),
                           {channels_last_layout(request.inputs[0].shape),
@@ -249,9 +302,10 @@ std::unique_ptr<Kernel> make_channels_last_conv(const KernelRequest& last) {
 
 bool serves_channels_last_conv(const graph::Node& node, std::span<const TensorView> inputs,
                                std::span<const TensorView> outputs) {
-  return node.inputs.size() >= 2 && inputs[0].type == DataType::float32 &&
-         inputs[0].shape.size() == 4 && inputs[0].elements() > 0 && inputs[1].elements() > 0 &&
-         outputs[0].elements() > 0;
+  const std::size_t rank = inputs[0].shape.size();
+  return inputs.size() >= 2 && inputs[0].type == DataType::float32 && (rank == 3 || rank == 4) &&
+         inputs[0].elements() > 0 && inputs[1].elements() > 0 && outputs[0].elements() > 0 &&
+         (!is_fused(node, inputs) || serves_direct_conv(node, inputs, outputs));
 }
 
 std::unique_ptr<Kernel> make_conv_transpose(const KernelRequest& request) {

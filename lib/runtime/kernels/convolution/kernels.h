@@ -5,9 +5,14 @@
 
 namespace autopar::runtime {
 namespace cpu {
-/// A Conv by oneDNN of float32 images whose channels are last.
+/// A Conv of float32 images whose channels are last.
 MakeKernel make_channels_last_conv;
 Serves serves_channels_last_conv;
+
+/// The same by a kernel of our own, which alone takes an addend and an activation. It wants
+/// constant weights.
+MakeKernel make_direct_conv;
+Serves serves_direct_conv;
 }  // namespace cpu
 
 namespace AUTOPAR_DEVICE {

@@ -13,8 +13,8 @@ namespace {
 using ImageLayout = dnnl::memory::desc(const Shape& shape);
 
 /// Null where oneDNN has no such pooling.
-std::unique_ptr<Kernel> try_onednn_pooling(const KernelRequest& request, const Pooling& pooling,
-                                           dnnl::algorithm algorithm, ImageLayout* layout) {
+std::unique_ptr<Kernel> make_primitive(const KernelRequest& request, const Pooling& pooling,
+                                       dnnl::algorithm algorithm, ImageLayout* layout) {
   const Slide& slide = pooling.slide;
   try {
     return make_onednn_unary(describe_primitive<onednn::Pooling>(
@@ -24,6 +24,56 @@ std::unique_ptr<Kernel> try_onednn_pooling(const KernelRequest& request, const P
   } catch (const dnnl::error&) {
     return nullptr;
   }
+}
+
+/// A pooling of images with their channels last, into which order they are brought and back.
+class ReorderedPooling final : public Kernel {
+ public:
+  ReorderedPooling(const KernelRequest& request, std::unique_ptr<Kernel> pooling)
+      : in_(float_layout(request.inputs[0].shape), channels_last_layout(request.inputs[0].shape)),
+        out_(channels_last_layout(request.outputs[0].shape),
+             float_layout(request.outputs[0].shape)),
+        pooling_(std::move(pooling)) {}
+
+  std::int64_t scratch_bytes() const override {
+    return in_.bytes() + out_.bytes() +
+           std::max({in_.scratch_bytes(), pooling_->scratch_bytes(), out_.scratch_bytes()});
+  }
+
+  void run(const KernelIo& io) override {
+    TensorView image = io.inputs[0];
+    TensorView pooled = io.outputs[0];
+    image.data = io.scratch;
+    pooled.data = image.data + in_.bytes();
+    std::byte* const scratch = pooled.data + out_.bytes();
+    in_.run(io.inputs[0].data, image.data, scratch);
+    pooling_->run({{&image, 1}, {&pooled, 1}, scratch});
+    out_.run(pooled.data, io.outputs[0].data, scratch);
+  }
+
+ private:
+  Reordering in_;
+  Reordering out_;
+  std::unique_ptr<Kernel> pooling_;
+};
+
+/// Whether windows overlap so much, on so many channels, that it pays to reorder the images: oneDNN
+/// goes through windows element by element where channels are second.
+bool pays_to_reorder(const KernelRequest& request, const Pooling& pooling) {
+  constexpr std::int64_t least_channels = 8;
+  const Windows& windows = pooling.windows;
+  const std::int64_t visits = windows.out_places() * windows.tap_places();
+  return request.inputs[0].shape[1] >= least_channels && windows.out_places() > 1 &&
+         visits > windows.in_places() + windows.out_places();
+}
+
+/// Null where oneDNN has no such pooling.
+std::unique_ptr<Kernel> try_onednn_pooling(const KernelRequest& request, const Pooling& pooling,
+                                           dnnl::algorithm algorithm, ImageLayout* layout) {
+  if (layout == float_layout && pays_to_reorder(request, pooling))
+    if (auto last = make_primitive(request, pooling, algorithm, channels_last_layout))
+      return std::make_unique<ReorderedPooling>(request, std::move(last));
+  return make_primitive(request, pooling, algorithm, layout);
 }
 
 /// oneDNN wants windows that see something, and no padding behind that is negative.
@@ -145,9 +195,10 @@ bool serves_channels_last_pool(const graph::Node& node, std::span<const TensorVi
   for (std::size_t i = 0; i < pads.size() && !taps.empty(); ++i)
     sees_image = sees_image && pads[i] < taps[i % taps.size()];
   const auto is_one = [](std::int64_t dilation) { return dilation == 1; };
-  return inputs[0].type == DataType::float32 && inputs[0].shape.size() == 4 &&
+  const std::size_t rank = inputs[0].shape.size();
+  return inputs[0].type == DataType::float32 && (rank == 3 || rank == 4) &&
          inputs[0].elements() > 0 && outputs.size() == 1 && outputs[0].elements() > 0 &&
-         taps.size() == 2 && sees_image && node.int_attribute("ceil_mode", 0) == 0 &&
+         taps.size() == rank - 2 && sees_image && node.int_attribute("ceil_mode", 0) == 0 &&
          node.string_attribute("auto_pad", "NOTSET") == "NOTSET" &&
          std::ranges::all_of(node.ints_attribute("dilations", {}), is_one);
 }

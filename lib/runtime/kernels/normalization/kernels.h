@@ -10,6 +10,9 @@ namespace cpu {
 /// oneDNN's LRN, of float32 images with as many channels counted before a channel as behind it;
 /// null for all others.
 MakeKernel make_onednn_lrn;
+/// GroupNormalization of float32 images whose channels are last.
+MakeKernel make_channels_last_normalization;
+Serves serves_channels_last_normalization;
 }  // namespace cpu
 
 namespace cuda {

@@ -15,6 +15,9 @@ std::span<const OperatorLine> normalization_operators() {
       {"", "BatchNormalization", make_batch_normalization},
       {"", "InstanceNormalization", make_group_normalization},
       {"", "GroupNormalization", make_group_normalization},
+      {passes::internal_domain, "ChannelsLastGroupNormalization",
+       on_cpu ? cpu::make_channels_last_normalization : nullptr, false,
+       served(cpu::serves_channels_last_normalization, nullptr), OperatorLine::Devices::cpu},
       {"", "LRN", make_lrn},
       {"", "LpNormalization", make_lp_normalization},
   };

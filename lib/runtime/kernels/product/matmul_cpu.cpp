@@ -45,6 +45,12 @@ dnnl::matmul::primitive_desc describe(const Product& product, const memory::desc
   return describe_primitive<dnnl::matmul>(attributes, a, b, out);
 }
 
+/// Whether oneDNN's products read B in blocks.
+bool has_blocks(const Product& product) {
+  const auto matmul = describe(product, onednn::any_layout(stored_b(product)));
+  return !onednn::layout_of(matmul.weights_desc()).inner_blocks.empty();
+}
+
 /// float32, float16, bfloat16.
 class FloatMatMul final : public Kernel {
  public:
@@ -160,6 +166,8 @@ std::unique_ptr<Kernel> make_matmul(const KernelRequest& request) {
     fail("node '{}': {} with out_perm or activation has no CPU kernel", request.node.name,
          qualified_op_type(request.node));
   const DataType type = request.outputs[0].type;
+  if (can_be_blocked(request, product) && !has_blocks(product))
+    if (auto kernel = make_blocked_matmul(request, product)) return kernel;
   if (type == DataType::float32 || is_half(type))
     return std::make_unique<FloatMatMul>(request, product);
   return kernel_for_type(request, type, PlainTypes{},

@@ -29,4 +29,12 @@ std::int32_t zero_point(const TensorView& view);
 std::shared_ptr<std::byte> kept_bytes(const KernelRequest& request, const dnnl::memory::desc& from,
                                       const dnnl::memory::desc& to);
 
+/// Whether the product is one of rows of float32, as they lie, by a constant matrix that nothing
+/// else reads, with one number a column added at most.
+bool can_be_blocked(const KernelRequest& request, const Product& product);
+
+/// Such a product, which keeps its matrix in blocks that oneDNN has for convolutions; null where it
+/// has no such blocks for this processor, or they take more memory than the matrix.
+std::unique_ptr<Kernel> make_blocked_matmul(const KernelRequest& request, const Product& product);
+
 }  // namespace autopar::runtime::cpu

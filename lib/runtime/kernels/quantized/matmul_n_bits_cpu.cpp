@@ -8,11 +8,13 @@
 #include <algorithm>
 #include <cstring>
 #include <oneapi/dnnl/dnnl.hpp>
+#include <utility>
 
 #include "base/simd_clones.h"
 #include "runtime/device.h"
 #include "runtime/kernels/common/kernel_arguments.h"
 #include "runtime/kernels/cpu/converted.h"
+#include "runtime/kernels/cpu/lanes.h"
 #include "runtime/kernels/quantized/kernels.h"
 
 namespace autopar::runtime::cpu {
@@ -34,27 +36,24 @@ struct Blocks {
   std::int64_t bytes_each = 0;
 };
 
-constexpr int lanes = 16;
-using Lanes [[gnu::vector_size(4 * lanes)]] = float;
-using WholeLanes [[gnu::vector_size(4 * lanes)]] = std::int32_t;
-
 /// Sum over blocks of scale times q a, of whole lanes, which are added up once, at the end.
-template <int bits>
+template <int lanes, int bits>
 [[gnu::always_inline]] inline float dot_in_lanes(const Blocks& blocks) {
+  using Floats = typename Vector<lanes>::Floats;
   constexpr int parts = 8 / bits;
   constexpr int mask = (1 << bits) - 1;
-  Lanes sums{};
+  Floats sums{};
   const std::uint8_t* bytes = blocks.bytes;
   const float* a = blocks.a;
   for (std::int64_t block = 0; block < blocks.count; ++block) {
-    Lanes sum{};
+    Floats sum{};
     for (std::int64_t i = 0; i < blocks.bytes_each; i += lanes) {
-      WholeLanes packed;
+      typename Vector<lanes>::Integers packed;
       for (int lane = 0; lane < lanes; ++lane) packed[lane] = bytes[i + lane];
       for (int part = 0; part < parts; ++part) {
-        Lanes own;
+        Floats own;
         std::memcpy(&own, a + part * blocks.bytes_each + i, sizeof own);
-        sum += own * __builtin_convertvector((packed >> (part * bits)) & mask, Lanes);
+        sum += own * __builtin_convertvector((packed >> (part * bits)) & mask, Floats);
       }
     }
     sums += blocks.scales[block] * sum;
@@ -84,14 +83,13 @@ template <int bits>
   return sum;
 }
 
-template <int bits>
-[[gnu::always_inline]] inline float dot(const Blocks& blocks) {
-  return blocks.bytes_each % lanes == 0 ? dot_in_lanes<bits>(blocks) : dot_by_element<bits>(blocks);
-}
-
-AUTOPAR_SIMD_CLONES float dot_2(const Blocks& blocks) { return dot<2>(blocks); }
-AUTOPAR_SIMD_CLONES float dot_4(const Blocks& blocks) { return dot<4>(blocks); }
-AUTOPAR_SIMD_CLONES float dot_8(const Blocks& blocks) { return dot<8>(blocks); }
+template <int lanes, int bits>
+struct Dot {
+  [[gnu::always_inline]] static inline void run(const Blocks& blocks, float& sum) {
+    sum = blocks.bytes_each % lanes == 0 ? dot_in_lanes<lanes, bits>(blocks)
+                                         : dot_by_element<bits>(blocks);
+  }
+};
 
 /// Where a column's zero points are: packed, numbers, or neither, but the usual ones.
 struct ZeroPoints {
@@ -134,32 +132,44 @@ AUTOPAR_SIMD_CLONES float zero_part(const Blocks& blocks, const ZeroPoints& zero
   return sum * static_cast<float>(1 << (bits - 1));
 }
 
+/// Stores the first of both, then the second of both, and so on: a byte's low half comes before its
+/// high half.
+template <int lanes>
+[[gnu::always_inline]] inline void store_by_turns(const typename Vector<lanes>::Floats& a,
+                                                  const typename Vector<lanes>::Floats& b,
+                                                  float* out) {
+  [&]<int... i>(std::integer_sequence<int, i...>) {
+    const typename Vector<lanes>::Floats numbers[2] = {
+        __builtin_shufflevector(a, b, (i / 2 + i % 2 * lanes)...),
+        __builtin_shufflevector(a, b, (lanes / 2 + i / 2 + i % 2 * lanes)...)};
+    std::memcpy(out, numbers, sizeof numbers);
+  }
+  (std::make_integer_sequence<int, lanes>());
+}
+
 /// As many numbers of 4 bits as are in whole lanes of bytes; returns these bytes.
+template <int lanes>
 [[gnu::always_inline]] inline std::int64_t unpack_lanes(const std::uint8_t* bytes, std::int64_t n,
                                                         float scale, float zero, float* out) {
+  using Floats = typename Vector<lanes>::Floats;
   std::int64_t i = 0;
   for (; 2 * (i + lanes) <= n; i += lanes) {
-    WholeLanes packed;
+    typename Vector<lanes>::Integers packed;
     for (int lane = 0; lane < lanes; ++lane) packed[lane] = bytes[i + lane];
-    const Lanes low = scale * (__builtin_convertvector(packed & 15, Lanes) - zero);
-    const Lanes high = scale * (__builtin_convertvector(packed >> 4, Lanes) - zero);
-    // A byte's low half comes before its high half.
-    const Lanes numbers[2] = {
-        __builtin_shufflevector(low, high, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23),
-        __builtin_shufflevector(low, high, 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15,
-                                31)};
-    std::memcpy(out + 2 * i, numbers, sizeof numbers);
+    const Floats low = scale * (__builtin_convertvector(packed & 15, Floats) - zero);
+    const Floats high = scale * (__builtin_convertvector(packed >> 4, Floats) - zero);
+    store_by_turns<lanes>(low, high, out + 2 * i);
   }
   return i;
 }
 
 /// out[i] = scale (q[i] - zero)
-template <int bits>
+template <int lanes, int bits>
 [[gnu::always_inline]] inline void unpack(const std::uint8_t* bytes, std::int64_t n, float scale,
                                           float zero, float* out) {
   constexpr std::int64_t parts = 8 / bits;
   std::int64_t done = 0;
-  if constexpr (bits == 4) done = unpack_lanes(bytes, n, scale, zero, out);
+  if constexpr (bits == 4) done = unpack_lanes<lanes>(bytes, n, scale, zero, out);
   for (std::int64_t i = done; i < n / parts; ++i)
     for (std::int64_t part = 0; part < parts; ++part)
       out[i * parts + part] =
@@ -179,22 +189,48 @@ struct BlockRange {
   std::int64_t numbers;  ///< of all, so that the last block may have fewer
 };
 
-template <int bits>
-[[gnu::always_inline]] inline void unpack_range(const BlockRange& of, float* out) {
-  for (std::int64_t k = 0; k < of.numbers; k += of.block) {
-    const std::int64_t block = of.first + k / of.block;
-    float zero = 1 << (bits - 1);
-    if (of.zeros.numbers != nullptr) zero = of.zeros.numbers[block];
-    if (of.zeros.packed != nullptr)
-      zero = static_cast<float>(packed_number(of.zeros.packed, block, bits));
-    unpack<bits>(of.bytes + block * of.block_bytes, std::min(of.block, of.numbers - k),
-                 of.scales[block], zero, out + k);
+template <int lanes, int bits>
+struct Unpack {
+  [[gnu::always_inline]] static inline void run(const BlockRange& of, float* out) {
+    for (std::int64_t k = 0; k < of.numbers; k += of.block) {
+      const std::int64_t block = of.first + k / of.block;
+      float zero = 1 << (bits - 1);
+      if (of.zeros.numbers != nullptr) zero = of.zeros.numbers[block];
+      if (of.zeros.packed != nullptr)
+        zero = static_cast<float>(packed_number(of.zeros.packed, block, bits));
+      unpack<lanes, bits>(of.bytes + block * of.block_bytes, std::min(of.block, of.numbers - k),
+                          of.scales[block], zero, out + k);
+    }
   }
+};
+
+// Kernels' functions by the number of bits, for this machine.
+
+template <int lanes>
+using Dot2 = Dot<lanes, 2>;
+template <int lanes>
+using Dot4 = Dot<lanes, 4>;
+template <int lanes>
+using Dot8 = Dot<lanes, 8>;
+
+SimdFunction<const Blocks&, float&> dot_of(std::int64_t bits) {
+  return bits == 2   ? function_in_lanes<Dot2, const Blocks&, float&>()
+         : bits == 4 ? function_in_lanes<Dot4, const Blocks&, float&>()
+                     : function_in_lanes<Dot8, const Blocks&, float&>();
 }
 
-AUTOPAR_SIMD_CLONES void unpack_2(const BlockRange& of, float* out) { unpack_range<2>(of, out); }
-AUTOPAR_SIMD_CLONES void unpack_4(const BlockRange& of, float* out) { unpack_range<4>(of, out); }
-AUTOPAR_SIMD_CLONES void unpack_8(const BlockRange& of, float* out) { unpack_range<8>(of, out); }
+template <int lanes>
+using Unpack2 = Unpack<lanes, 2>;
+template <int lanes>
+using Unpack4 = Unpack<lanes, 4>;
+template <int lanes>
+using Unpack8 = Unpack<lanes, 8>;
+
+SimdFunction<const BlockRange&, float*> unpack_of(std::int64_t bits) {
+  return bits == 2   ? function_in_lanes<Unpack2, const BlockRange&, float*>()
+         : bits == 4 ? function_in_lanes<Unpack4, const BlockRange&, float*>()
+                     : function_in_lanes<Unpack8, const BlockRange&, float*>();
+}
 
 /// What one run reads and writes, in floats.
 struct Operands {
@@ -276,7 +312,7 @@ class MatMulNBits final : public Kernel {
   void run_direct(const Operands& operands, float* arranged) const {
     for (std::int64_t row = 0; row < of_.rows; ++row)
       arrange(operands.a + row * of_.depth, arranged + row * arranged_row());
-    const auto dot = of_.bits == 2 ? dot_2 : of_.bits == 4 ? dot_4 : dot_8;
+    const auto dot = dot_of(of_.bits);
     const bool is_large = of_.columns * of_.depth > 16384;
 #pragma omp parallel for num_threads(threads_) schedule(static) if (is_large)
     for (std::int64_t column = 0; column < of_.columns; ++column) {
@@ -284,10 +320,11 @@ class MatMulNBits final : public Kernel {
                     operands.scales + column * of_.blocks, of_.blocks, of_.block_bytes()};
       const ZeroPoints zeros = zeros_of(operands, column);
       const float bias = operands.bias != nullptr ? operands.bias[column] : 0.0F;
-      for (std::int64_t row = 0; row < of_.rows; ++row, blocks.a += arranged_row())
-        operands.out[row * of_.columns + column] =
-            dot(blocks) - zero_part(blocks, zeros, of_.bits, blocks.a + of_.blocks * of_.block) +
-            bias;
+      for (std::int64_t row = 0; row < of_.rows; ++row, blocks.a += arranged_row()) {
+        float& sum = operands.out[row * of_.columns + column];
+        dot(blocks, sum);
+        sum += bias - zero_part(blocks, zeros, of_.bits, blocks.a + of_.blocks * of_.block);
+      }
     }
   }
 
@@ -311,7 +348,7 @@ class MatMulNBits final : public Kernel {
                      std::int64_t first_block, float* weights) const {
     const std::int64_t begin = first_block * of_.block;
     const std::int64_t depth = std::min(tile_depth_in_blocks() * of_.block, of_.depth - begin);
-    const auto unpack = of_.bits == 2 ? unpack_2 : of_.bits == 4 ? unpack_4 : unpack_8;
+    const auto unpack = unpack_of(of_.bits);
     for (std::int64_t c = 0; c < columns; ++c) {
       const std::int64_t column = first + c;
       unpack({operands.b + column * of_.row_bytes(), operands.scales + column * of_.blocks,

@@ -10,14 +10,12 @@
 #include "base/simd_clones.h"
 #include "graph/arena.h"
 #include "runtime/device.h"
+#include "runtime/kernels/cpu/lanes.h"
 #include "runtime/kernels/recurrent/kernels.h"
 #include "runtime/kernels/recurrent/recurrent_cell.h"
 
 namespace autopar::runtime::cpu {
 namespace {
-
-constexpr int lanes = 16;
-using Lanes [[gnu::vector_size(4 * lanes)]] = float;
 
 /// Rows of weights times the states of the batch: out[b, row] = weights[row] states[b].
 struct RowProducts {
@@ -25,12 +23,14 @@ struct RowProducts {
   std::int64_t rows;
   std::int64_t depth;
   const float* states;  ///< [batch, depth]
+  std::int64_t batch;
   float* out;
   std::int64_t out_stride;  ///< from one element of the batch to the next
 };
 
 /// In halves, so that additions need not wait for one another.
-[[gnu::always_inline]] inline float sum_of(const Lanes& sums) {
+template <int lanes>
+[[gnu::always_inline]] inline float sum_of(const typename Vector<lanes>::Floats& sums) {
   float parts[lanes];
   std::memcpy(parts, &sums, sizeof parts);
   for (int half = lanes / 2; half > 0; half /= 2)
@@ -38,30 +38,27 @@ struct RowProducts {
   return parts[0];
 }
 
-[[gnu::always_inline]] inline void load(const float* from, Lanes& to) {
-  std::memcpy(&to, from, sizeof to);
-}
-
 /// So many rows and elements of the batch at once: each row is read once for all of these.
-template <int rows, int batch>
+template <int lanes, int rows, int batch>
 [[gnu::always_inline]] inline void multiply_block(const RowProducts& of, std::int64_t row,
                                                   std::int64_t b) {
+  using Lanes = typename Vector<lanes>::Floats;
   const float* const weights = of.weights + row * of.depth;
   const float* const states = of.states + b * of.depth;
   Lanes sums[rows][batch] = {};
   std::int64_t k = 0;
   for (; k + lanes <= of.depth; k += lanes) {
     Lanes own[batch];
-    for (int j = 0; j < batch; ++j) load(states + j * of.depth + k, own[j]);
+    for (int j = 0; j < batch; ++j) std::memcpy(&own[j], states + j * of.depth + k, sizeof own[j]);
     for (int i = 0; i < rows; ++i) {
       Lanes weight;
-      load(weights + i * of.depth + k, weight);
+      std::memcpy(&weight, weights + i * of.depth + k, sizeof weight);
       for (int j = 0; j < batch; ++j) sums[i][j] += weight * own[j];
     }
   }
   for (int i = 0; i < rows; ++i)
     for (int j = 0; j < batch; ++j) {
-      float sum = sum_of(sums[i][j]);
+      float sum = sum_of<lanes>(sums[i][j]);
       for (std::int64_t rest = k; rest < of.depth; ++rest)
         sum += weights[i * of.depth + rest] * states[j * of.depth + rest];
       of.out[(b + j) * of.out_stride + row + i] = sum;
@@ -69,19 +66,27 @@ template <int rows, int batch>
 }
 
 /// So many rows for all of the batch, while they are in the cache.
-template <int rows>
-[[gnu::always_inline]] inline void multiply_rows(const RowProducts& of, std::int64_t batch,
-                                                 std::int64_t row) {
+template <int lanes, int rows>
+[[gnu::always_inline]] inline void multiply_rows(const RowProducts& of, std::int64_t row) {
+  constexpr int together = std::max(1, lanes / 4);  // as many sums as there are registers for
   std::int64_t b = 0;
-  for (; b + 4 <= batch; b += 4) multiply_block<rows, 4>(of, row, b);
-  for (; b < batch; ++b) multiply_block<rows, 1>(of, row, b);
+  for (; b + together <= of.batch; b += together) multiply_block<lanes, rows, together>(of, row, b);
+  for (; b < of.batch; ++b) multiply_block<lanes, rows, 1>(of, row, b);
 }
 
-AUTOPAR_SIMD_CLONES void multiply(const RowProducts& of, std::int64_t batch) {
-  constexpr int rows = 4;
-  std::int64_t row = 0;
-  for (; row + rows <= of.rows; row += rows) multiply_rows<rows>(of, batch, row);
-  for (; row < of.rows; ++row) multiply_rows<1>(of, batch, row);
+template <int lanes>
+struct MultiplyInLanes {
+  [[gnu::always_inline]] static inline void run(const RowProducts& of) {
+    constexpr int rows = 4;
+    std::int64_t row = 0;
+    for (; row + rows <= of.rows; row += rows) multiply_rows<lanes, rows>(of, row);
+    for (; row < of.rows; ++row) multiply_rows<lanes, 1>(of, row);
+  }
+};
+
+void multiply(const RowProducts& of) {
+  static const auto run = function_in_lanes<MultiplyInLanes, const RowProducts&>();
+  run(of);
 }
 
 /// An element of the batch at a step, from the first of a thread's units on; gates are `gate`
@@ -148,10 +153,11 @@ class RecurrentSweep final : public Kernel {
 
   void run(const KernelIo& io) override {
     const Run run(*this, io);
-    // Fewer products are not worth a second thread, and each thread has whole vectors of units.
+    // Fewer products or units are not worth a second thread.
     constexpr std::int64_t least_work = 32 * 1024;
+    constexpr std::int64_t least_units = 16;
     const std::int64_t most =
-        std::min(batch_ * rows_ * of_.hidden_size / least_work, of_.hidden_size / lanes);
+        std::min(batch_ * rows_ * of_.hidden_size / least_work, of_.hidden_size / least_units);
     const auto threads = static_cast<int>(std::clamp<std::int64_t>(most, 1, threads_));
 #pragma omp parallel num_threads(threads) if (threads > 1)
     run.all_steps(omp_get_thread_num(), omp_get_num_threads());
@@ -224,8 +230,8 @@ class RecurrentSweep final : public Kernel {
       const std::int64_t depth = sweep.of_.hidden_size;
       for (int gate = first; gate < last; ++gate) {
         const std::int64_t row = gate * depth + begin;
-        multiply({given(1) + row * depth, end - begin, depth, state, gates + row, sweep.rows_},
-                 sweep.batch_);
+        multiply({given(1) + row * depth, end - begin, depth, state, sweep.batch_, gates + row,
+                  sweep.rows_});
       }
     }
 

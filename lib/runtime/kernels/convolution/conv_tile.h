@@ -1,0 +1,51 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "runtime/kernels/cpu/lanes.h"
+
+/// The innermost step of a convolution with AVX2: some windows' products with a panel of weights.
+namespace autopar::runtime::cpu {
+
+/// Sums of so many windows and columns fill the registers, with room for weights and an element.
+inline constexpr int tile_windows = 6;
+inline constexpr int tile_lanes = 8;
+inline constexpr int panel_columns = 2 * tile_lanes;
+
+/// Floats that lie one behind the other in what a window sees, and whose weights do so in a panel.
+struct Stretch {
+  std::int64_t offset;  ///< from the window's first float
+  std::int64_t depth;   ///< how many floats of the window have weights before these
+  std::int64_t length;
+};
+
+/// Memory that is read soon: `step` bytes of it for each float that a tile's windows see.
+struct Ahead {
+  const char* begin;
+  std::int64_t step;
+};
+
+/// What tiles of equal numbers of windows are computed from, one behind the other. Rows of `out`
+/// and `addend` are `columns` floats apart.
+struct TileOperands {
+  std::int64_t tiles;
+  const float* const* windows;  ///< the first float of each
+  std::int64_t channel;         ///< the first that is seen; those before are of other groups
+  std::span<const Stretch> stretches;
+  const float* panel;   ///< [depth, panel_columns]
+  const float* bias;    ///< [panel_columns]; null where `out` has the sum of other stretches
+  const float* addend;  ///< null where nothing is added
+  float* out;
+  std::int64_t columns;
+  bool has_relu;  ///< NaN stays NaN
+  Ahead ahead;
+};
+
+using ComputeTiles = SimdFunction<const TileOperands&>;
+
+/// Computes the first `vectors` (1 or 2) times tile_lanes columns of tiles of 1 to tile_windows
+/// windows each. The machine must have AVX2.
+ComputeTiles tile_function(std::int64_t vectors, std::int64_t windows);
+
+}  // namespace autopar::runtime::cpu

@@ -1,0 +1,342 @@
+// Conv of float32 images whose channels are last, where the processor has AVX2 alone. The addend
+// and Relu go along while sums are in registers: oneDNN's Relu makes 0 of NaN, so that there it
+// would be a step of its own.
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <memory>
+#include <optional>
+#include <utility>
+
+#include "graph/arena.h"
+#include "runtime/device.h"
+#include "runtime/kernels/common/channels_last.h"
+#include "runtime/kernels/common/kernel_arguments.h"
+#include "runtime/kernels/convolution/direct_convolution.h"
+#include "runtime/kernels/convolution/kernels.h"
+
+namespace autopar::runtime::cpu {
+namespace {
+
+/// Panels from `begin` up to `end`, or tiles.
+struct Range {
+  std::int64_t begin;
+  std::int64_t end;
+
+  std::int64_t count() const { return end - begin; }
+  /// One of `parts` nearly equal ones.
+  Range part(std::int64_t number, std::int64_t parts) const {
+    return {begin + count() * number / parts, begin + count() * (number + 1) / parts};
+  }
+};
+
+/// Where the tensors of a run lie.
+struct DirectData {
+  const float* in;      ///< with its padding
+  const float* panels;  ///< write_panels()
+  const float* bias;    ///< [panels, panel_columns]
+  const float* addend;  ///< [windows, out channels]; null where nothing is added
+  float* out;           ///< the same
+  bool has_relu;
+};
+
+/// Some tiles, which read a panel's weights one after the other.
+class TileBlock {
+ public:
+  /// What they see of a chunk fits a core's own cache.
+  static constexpr std::int64_t most_tiles = 16;
+
+  TileBlock(const DirectConvolution& of, const float* in, Range tiles)
+      : first_tile_(tiles.begin), tiles_(static_cast<std::size_t>(tiles.count())) {
+    for (std::size_t i = 0; i <= tiles_; ++i)
+      begins_[i] = of.first_window(first_tile_ + static_cast<std::int64_t>(i));
+    for (std::int64_t window = begins_[0]; window < begins_[tiles_]; ++window)
+      windows_[static_cast<std::size_t>(window - begins_[0])] = in + of.window_offset(window);
+  }
+
+  std::size_t tiles() const { return tiles_; }
+  std::int64_t number(std::size_t tile) const {
+    return first_tile_ + static_cast<std::int64_t>(tile);
+  }
+  std::int64_t first_window(std::size_t tile) const { return begins_[tile]; }
+  std::int64_t windows(std::size_t tile) const { return begins_[tile + 1] - begins_[tile]; }
+  /// How many from this one on have as many windows.
+  std::int64_t equal_tiles(std::size_t tile) const {
+    std::size_t end = tile + 1;
+    while (end < tiles_ && windows(end) == windows(tile)) ++end;
+    return static_cast<std::int64_t>(end - tile);
+  }
+  const float* const* seen(std::size_t tile) const {
+    return &windows_[static_cast<std::size_t>(begins_[tile] - begins_[0])];
+  }
+
+ private:
+  std::int64_t first_tile_;
+  std::size_t tiles_;
+  std::array<std::int64_t, most_tiles + 1> begins_;
+  std::array<const float*, most_tiles * tile_windows> windows_;
+};
+
+/// A panel's columns in the output.
+struct Panel {
+  std::int64_t group;
+  std::int64_t first;  ///< of all columns
+  std::int64_t columns;
+
+  Panel(const DirectConvolution& of, std::int64_t number) : group(number / of.group_panels()) {
+    const std::int64_t of_group = number % of.group_panels() * panel_columns;
+    first = group * of.group_columns() + of_group;
+    columns = std::min<std::int64_t>(of.group_columns() - of_group, panel_columns);
+  }
+};
+
+/// Computes a tile whose last columns are not there in memory of its own.
+void compute_edge_tile(TileOperands of, std::int64_t windows, std::int64_t columns) {
+  std::array<float, tile_windows * panel_columns> sums;
+  std::array<float, tile_windows* panel_columns> addends = {};
+  const auto copy_rows = [&](const float* from, std::int64_t from_columns, float* to,
+                             std::int64_t to_columns) {
+    for (std::int64_t i = 0; i < windows; ++i)
+      std::copy_n(from + i * from_columns, columns, to + i * to_columns);
+  };
+  if (of.bias == nullptr) {
+    sums.fill(0);
+    copy_rows(of.out, of.columns, sums.data(), panel_columns);
+  }
+  if (of.addend != nullptr) {
+    copy_rows(of.addend, of.columns, addends.data(), panel_columns);
+    of.addend = addends.data();
+  }
+  float* const out = std::exchange(of.out, sums.data());
+  const std::int64_t out_columns = std::exchange(of.columns, panel_columns);
+  tile_function((columns + tile_lanes - 1) / tile_lanes, windows)(of);
+  copy_rows(sums.data(), panel_columns, out, out_columns);
+}
+
+/// What a block reads next while it is at a panel: the next panel's weights; or, of windows that
+/// lie one behind the other, the next ones, which no tile has seen yet while it is at its first
+/// panel.
+Ahead ahead_of(const DirectConvolution& of, const TileBlock& block, const float* weights,
+               std::int64_t first_depth, bool is_first_panel) {
+  constexpr std::int64_t line = 64;
+  const bool are_windows_together =
+      of.depth == of.sizes.channels && !of.is_padded && of.sight.count() == 1;
+  if (is_first_panel && are_windows_together && block.tiles() > 1)
+    return {reinterpret_cast<const char*>(block.seen(1)[0]),
+            tile_windows * static_cast<std::int64_t>(sizeof(float))};
+  return {reinterpret_cast<const char*>(weights + (of.depth + first_depth) * panel_columns),
+          line / static_cast<std::int64_t>(block.tiles())};
+}
+
+/// Computes a panel's columns of a block from a chunk of what windows see.
+void compute_panel(const DirectConvolution& of, const DirectData& data, const TileBlock& block,
+                   std::size_t chunk, std::int64_t number, bool is_first_panel) {
+  const Panel panel(of, number);
+  const bool is_last = chunk + 1 == of.sight.count();
+  const float* const weights = data.panels + number * of.depth * panel_columns;
+  TileOperands operands{
+      .tiles = 1,
+      .windows = nullptr,
+      .channel = panel.group * of.group_channels(),
+      .stretches = of.sight.chunk(chunk),
+      .panel = weights,
+      .bias = chunk == 0 ? data.bias + number * panel_columns : nullptr,
+      .addend = nullptr,
+      .out = nullptr,
+      .columns = of.sizes.out_channels,
+      .has_relu = is_last && data.has_relu,
+      .ahead = ahead_of(of, block, weights, of.sight.chunk(chunk)[0].depth, is_first_panel)};
+  const std::int64_t depth = of.sight.depth(chunk);
+  const bool is_edge = panel.columns % tile_lanes != 0;
+  const bool is_one_by_one = is_edge || !of.sights.empty();
+  for (std::size_t tile = 0; tile < block.tiles();
+       tile += static_cast<std::size_t>(operands.tiles)) {
+    const std::int64_t at = block.first_window(tile) * of.sizes.out_channels + panel.first;
+    operands.windows = block.seen(tile);
+    operands.out = data.out + at;
+    if (is_last && data.addend != nullptr) operands.addend = data.addend + at;
+    if (is_one_by_one)
+      operands.stretches = of.sight_of(block.number(tile)).chunk(chunk);
+    else
+      operands.tiles = block.equal_tiles(tile);
+    if (is_edge)
+      compute_edge_tile(operands, block.windows(tile), panel.columns);
+    else
+      tile_function(panel.columns / tile_lanes, block.windows(tile))(operands);
+    operands.ahead.begin += operands.ahead.step * operands.tiles * depth;
+  }
+}
+
+/// Computes the columns of some panels of some tiles.
+void compute_part(const DirectConvolution& of, const DirectData& data, Range tiles, Range panels) {
+  const std::int64_t blocks = (tiles.count() + TileBlock::most_tiles - 1) / TileBlock::most_tiles;
+  for (std::int64_t i = 0; i < blocks; ++i) {
+    const TileBlock block(of, data.in, tiles.part(i, blocks));
+    for (std::size_t chunk = 0; chunk < of.sight.count(); ++chunk)
+      for (std::int64_t panel = panels.begin; panel < panels.end; ++panel)
+        compute_panel(of, data, block, chunk, panel, panel == panels.begin);
+  }
+}
+
+/// By how many parts of tiles and of panels threads share the work.
+struct Division {
+  std::int64_t of_tiles = 1;
+  std::int64_t of_panels = 1;
+
+  /// The tiles of the largest part, each with so many panels.
+  std::int64_t largest_part(const DirectConvolution& of) const {
+    return (of.tiles() + of_tiles - 1) / of_tiles * ((of.panels() + of_panels - 1) / of_panels);
+  }
+  /// Each part of the tiles reads all weights, each part of the panels all images.
+  std::int64_t floats_read(const DirectConvolution& of) const {
+    return of_tiles * of.weight_floats() + of_panels * of.sizes.images * of.image_floats;
+  }
+};
+
+/// The one whose largest part is least; of equal ones, that which reads least.
+Division division_of(const DirectConvolution& of, std::int64_t threads) {
+  Division best;
+  const auto cost = [&](const Division& division) {
+    return std::pair(division.largest_part(of), division.floats_read(of));
+  };
+  for (std::int64_t parts = 1; parts <= threads; ++parts)
+    best = std::min(best, {parts, threads / parts},
+                    [&](const Division& a, const Division& b) { return cost(a) < cost(b); });
+  return best;
+}
+
+std::int64_t float_bytes(std::int64_t floats) {
+  return floats * static_cast<std::int64_t>(sizeof(float));
+}
+
+class DirectConvKernel final : public Kernel {
+ public:
+  DirectConvKernel(DirectConvolution of, bool has_relu, int threads,
+                   std::shared_ptr<std::byte> panels)
+      : of_(std::move(of)),
+        division_(division_of(of_, threads)),
+        threads_(threads),
+        has_relu_(has_relu),
+        panels_(std::move(panels)) {}
+
+  bool reads(std::size_t input) const override { return input != 1; }
+
+  std::int64_t scratch_bytes() const override {
+    return bias_bytes() + graph::aligned(float_bytes(of_.padded_floats()));
+  }
+
+  void run(const KernelIo& io) override {
+    auto* const bias = reinterpret_cast<float*>(io.scratch);
+    write_bias(io, bias);
+    const auto* const in = io.inputs[0].as<const float>();
+    auto* const padded = reinterpret_cast<float*>(io.scratch + bias_bytes());
+    const DirectData data{of_.is_padded ? padded : in,
+                          reinterpret_cast<const float*>(panels_.get()),
+                          bias,
+                          is_given(io.inputs, 3) ? io.inputs[3].as<const float>() : nullptr,
+                          io.outputs[0].as<float>(),
+                          has_relu_};
+    const std::int64_t padded_rows = of_.is_padded ? of_.sizes.images * of_.rows.extent : 0;
+    const std::int64_t parts = division_.of_tiles * division_.of_panels;
+#pragma omp parallel num_threads(threads_) if (parts > 1)
+    {
+      if (of_.is_padded) {
+#pragma omp for
+        for (std::int64_t y = 0; y < padded_rows; ++y) write_padded_row(of_, in, y, padded);
+      }
+#pragma omp for nowait
+      for (std::int64_t part = 0; part < parts; ++part)
+        compute_part(of_, data,
+                     Range{0, of_.tiles()}.part(part / division_.of_panels, division_.of_tiles),
+                     Range{0, of_.panels()}.part(part % division_.of_panels, division_.of_panels));
+    }
+  }
+
+ private:
+  std::int64_t bias_bytes() const {
+    return graph::aligned(float_bytes(of_.panels() * panel_columns));
+  }
+
+  void write_bias(const KernelIo& io, float* to) const {
+    std::fill_n(to, of_.panels() * panel_columns, 0.0F);
+    if (!is_given(io.inputs, 2)) return;
+    const auto* const from = io.inputs[2].as<const float>();
+    for (std::int64_t group = 0; group < of_.sizes.groups; ++group)
+      std::copy_n(from + group * of_.group_columns(), of_.group_columns(),
+                  to + group * of_.group_panels() * panel_columns);
+  }
+
+  DirectConvolution of_;
+  Division division_;
+  int threads_;
+  bool has_relu_;
+  std::shared_ptr<std::byte> panels_;
+};
+
+/// Floats of the images with all padding that windows may see; nullopt where lists do not fit.
+std::optional<std::int64_t> most_padded_floats(const graph::Node& node, const TensorView& image,
+                                               const TensorView& weights, const TensorView& out) {
+  const std::size_t dimensions = image.shape.size() - 2;
+  const std::vector<std::int64_t> ones(dimensions, 1);
+  const std::vector<std::int64_t> strides = node.ints_attribute("strides", ones);
+  const std::vector<std::int64_t> dilations = node.ints_attribute("dilations", ones);
+  if (strides.size() != dimensions || dilations.size() != dimensions ||
+      weights.shape.size() != dimensions + 2)
+    return std::nullopt;
+  std::int64_t floats = image.shape.front() * image.shape.back();
+  for (std::size_t d = 0; d < dimensions; ++d)
+    floats *= (out.shape[d + 1] - 1) * strides[d] + (weights.shape[d + 2] - 1) * dilations[d] + 1;
+  return floats;
+}
+
+/// Whether a copy of the images with their padding is small, or not much larger than they are. Wide
+/// dilations of large images would take many times their memory.
+bool is_copy_small(const graph::Node& node, std::span<const TensorView> inputs,
+                   const TensorView& out) {
+  constexpr std::int64_t small = 2 << 20;
+  const auto floats = most_padded_floats(node, inputs[0], inputs[1], out);
+  return floats && *floats <= std::max(2 * inputs[0].elements(), small);
+}
+
+}  // namespace
+
+bool serves_direct_conv(const graph::Node& node, std::span<const TensorView> inputs,
+                        std::span<const TensorView> outputs) {
+  const auto is_float = [](const TensorView& view) {
+    return !view.present() || view.type == DataType::float32;
+  };
+  const std::int64_t groups = std::max<std::int64_t>(node.int_attribute("group", 1), 1);
+  const bool fills_vectors = inputs[1].shape[0] / groups >= tile_lanes;
+  // With AVX-512 it was never measured beside oneDNN, which has kernels of its own for that.
+  return simd_level() == SimdLevel::avx2 && fills_vectors &&
+         std::ranges::all_of(inputs, is_float) &&
+         (!is_given(inputs, 3) || inputs[3].shape == outputs[0].shape) &&
+         is_copy_small(node, inputs, outputs[0]);
+}
+
+std::unique_ptr<Kernel> make_direct_conv(const KernelRequest& last) {
+  if (simd_level() == SimdLevel::baseline)
+    fail("node '{}': this processor has no AVX2, which an addend or an activation needs",
+         last.node.name);
+  const KernelRequest request = with_channels_second(last);
+  DirectConvolution of(convolution_sizes(request));
+  const std::int64_t bytes = float_bytes(of.weight_floats());
+  const auto make_panels = [&] {
+    auto panels = request.device.allocate(bytes);
+    write_panels(of, request.inputs[1].as<const float>(), reinterpret_cast<float*>(panels.get()));
+    return panels;
+  };
+  auto panels = request.kept(
+      1,
+      fmt::format("panels of {} columns, taps {} to {} by {} to {}, {} groups", panel_columns,
+                  of.rows.first_tap, of.rows.first_tap + of.rows.taps, of.columns.first_tap,
+                  of.columns.first_tap + of.columns.taps, of.sizes.groups),
+      bytes, make_panels);
+  const bool has_relu = request.node.string_attribute("activation", "") == "Relu";
+  return std::make_unique<DirectConvKernel>(std::move(of), has_relu, request.device.threads(),
+                                            std::move(panels));
+}
+
+}  // namespace autopar::runtime::cpu

@@ -1,0 +1,198 @@
+#include "runtime/kernels/convolution/direct_convolution.h"
+
+#include <algorithm>
+
+namespace autopar::runtime::cpu {
+namespace {
+
+constexpr int height = DirectConvolution::height;
+constexpr int width = DirectConvolution::width;
+
+std::int64_t divided(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
+
+/// A stretch and what it is of: a tap, or some that are neighbours in a row.
+struct Seen {
+  Stretch stretch;
+  std::int64_t y;
+  std::int64_t x;
+  std::int64_t taps;
+};
+
+constexpr std::int64_t chunk_floats = 512;
+
+/// In pieces that fit a chunk.
+void append(std::vector<Seen>& list, Seen seen) {
+  while (seen.stretch.length > 0) {
+    Seen piece = seen;
+    piece.stretch.length = std::min(seen.stretch.length, chunk_floats);
+    list.push_back(piece);
+    seen.stretch.offset += piece.stretch.length;
+    seen.stretch.depth += piece.stretch.length;
+    seen.stretch.length -= piece.stretch.length;
+  }
+}
+
+/// All stretches. Neighbouring taps of a row are one, where their channels lie together.
+std::vector<Seen> seen_by_window(const DirectConvolution& of) {
+  const Windows& windows = of.sizes.windows;
+  const bool are_taps_together =
+      of.sizes.groups == 1 && (windows.dilations[width] == 1 || of.columns.taps == 1);
+  const std::int64_t together = are_taps_together ? of.columns.taps : 1;
+  const std::int64_t length = together * of.group_channels();
+  std::vector<Seen> list;
+  std::int64_t depth = 0;
+  for (std::int64_t y = 0; y < of.rows.taps; ++y)
+    for (std::int64_t x = 0; x < of.columns.taps; x += together, depth += length) {
+      const std::int64_t offset = y * windows.dilations[height] * of.row_floats +
+                                  x * windows.dilations[width] * of.sizes.channels;
+      append(list, {{offset, depth, length}, y, x, together});
+    }
+  return list;
+}
+
+/// Those of `list` that `is_seen`, in the chunks of all.
+template <typename IsSeen>
+DirectConvolution::Sight chunks_of(const std::vector<Seen>& list, IsSeen is_seen) {
+  DirectConvolution::Sight sight{{}, {0}};
+  std::int64_t in_chunk = 0;
+  for (const Seen& seen : list) {
+    if (in_chunk + seen.stretch.length > chunk_floats) {
+      sight.chunks.push_back(sight.stretches.size());
+      in_chunk = 0;
+    }
+    in_chunk += seen.stretch.length;
+    if (is_seen(seen)) sight.stretches.push_back(seen.stretch);
+  }
+  sight.chunks.push_back(sight.stretches.size());
+  return sight;
+}
+
+/// Whether a window sees the image, not padding, under one of some taps.
+bool sees_image(const Windows& of, int d, const SeenExtent& extent, int window, std::int64_t tap,
+                std::int64_t taps) {
+  for (const std::int64_t end = tap + taps; tap < end; ++tap) {
+    const std::int64_t at =
+        extent.begin + std::int64_t{window} * of.strides[d] + tap * std::int64_t{of.dilations[d]};
+    if (at >= 0 && at < of.in[d]) return true;
+  }
+  return false;
+}
+
+bool sees_image(const DirectConvolution& of, std::int64_t window, const Seen& seen) {
+  const Windows& windows = of.sizes.windows;
+  const Place place(window % windows.out_places(), windows.out);
+  return sees_image(windows, height, of.rows, place.at[height], seen.y, 1) &&
+         sees_image(windows, width, of.columns, place.at[width], seen.x, seen.taps);
+}
+
+/// Whether much of what windows see may be padding.
+bool is_mostly_padded(const SeenExtent& extent, std::int64_t in) {
+  return extent.extent >= in + in / 2;
+}
+
+std::vector<DirectConvolution::Sight> sights_of(const DirectConvolution& of,
+                                                const std::vector<Seen>& list) {
+  std::vector<DirectConvolution::Sight> sights;
+  if (!is_mostly_padded(of.rows, of.sizes.windows.in[height]) &&
+      !is_mostly_padded(of.columns, of.sizes.windows.in[width]))
+    return sights;
+  for (std::int64_t tile = 0; tile < of.tiles(); ++tile)
+    sights.push_back(chunks_of(list, [&](const Seen& seen) {
+      for (std::int64_t window = of.first_window(tile); window < of.first_window(tile + 1);
+           ++window)
+        if (sees_image(of, window, seen)) return true;
+      return false;
+    }));
+  return sights;
+}
+
+}  // namespace
+
+SeenExtent::SeenExtent(const Windows& of, int dimension) {
+  const std::int64_t stride = of.strides[dimension];
+  const std::int64_t dilation = of.dilations[dimension];
+  const std::int64_t in = of.in[dimension];
+  const std::int64_t out = of.out[dimension];
+  const auto sees_image = [&](std::int64_t tap) {
+    const std::int64_t at = tap * dilation - of.pads[dimension];
+    const std::int64_t first = at >= 0 ? 0 : divided(-at, stride);
+    return first < out && at + first * stride < in;
+  };
+  std::int64_t last_tap = of.taps[dimension];
+  while (first_tap + 1 < last_tap && !sees_image(first_tap)) ++first_tap;
+  while (first_tap + 1 < last_tap && !sees_image(last_tap - 1)) --last_tap;
+  taps = last_tap - first_tap;
+  begin = first_tap * dilation - of.pads[dimension];
+  extent = (out - 1) * stride + (taps - 1) * dilation + 1;
+  is_inside = begin >= 0 && begin + extent <= in;
+}
+
+DirectConvolution::DirectConvolution(const ConvolutionSizes& of)
+    : sizes(of),
+      rows(of.windows, height),
+      columns(of.windows, width),
+      is_padded(!rows.is_inside || !columns.is_inside),
+      row_floats((is_padded ? columns.extent : of.windows.in[width]) * of.channels),
+      image_floats((is_padded ? rows.extent : of.windows.in[height]) * row_floats),
+      depth(rows.taps * columns.taps * group_channels()) {
+  const std::vector<Seen> list = seen_by_window(*this);
+  sight = chunks_of(list, [](const Seen&) { return true; });
+  sights = sights_of(*this, list);
+}
+
+std::int64_t DirectConvolution::group_panels() const {
+  return divided(group_columns(), panel_columns);
+}
+
+std::int64_t DirectConvolution::tiles() const { return divided(windows(), tile_windows); }
+
+std::int64_t DirectConvolution::window_offset(std::int64_t window) const {
+  const Windows& of = sizes.windows;
+  const std::int64_t image = window / of.out_places();
+  const Place place(window % of.out_places(), of.out);
+  const std::int64_t inside =
+      is_padded ? 0 : rows.begin * row_floats + columns.begin * sizes.channels;
+  return inside + image * image_floats + place.at[height] * of.strides[height] * row_floats +
+         place.at[width] * of.strides[width] * sizes.channels;
+}
+
+void write_padded_row(const DirectConvolution& of, const float* in, std::int64_t y, float* to) {
+  const Windows& windows = of.sizes.windows;
+  const std::int64_t channels = of.sizes.channels;
+  const std::int64_t image = y / of.rows.extent;
+  const std::int64_t row = of.rows.begin + y % of.rows.extent;
+  const std::int64_t begin = std::max<std::int64_t>(of.columns.begin, 0);
+  const std::int64_t end =
+      std::min<std::int64_t>(of.columns.begin + of.columns.extent, windows.in[width]);
+  to += y * of.row_floats;
+  float* const to_end = to + of.row_floats;
+  if (row >= 0 && row < windows.in[height] && begin < end) {
+    float* const inside = to + (begin - of.columns.begin) * channels;
+    std::fill(to, inside, 0.0F);
+    const float* const from =
+        in + ((image * windows.in[height] + row) * windows.in[width] + begin) * channels;
+    to = std::copy_n(from, (end - begin) * channels, inside);
+  }
+  std::fill(to, to_end, 0.0F);
+}
+
+void write_panels(const DirectConvolution& of, const float* weights, float* panels) {
+  const Windows& windows = of.sizes.windows;
+  const std::int64_t channels = of.group_channels();
+  const std::int64_t taps = windows.tap_places();
+  for (std::int64_t p = 0; p < of.panels(); ++p) {
+    const std::int64_t group = p / of.group_panels();
+    const std::int64_t first = p % of.group_panels() * panel_columns;
+    const std::int64_t columns = std::min<std::int64_t>(of.group_columns() - first, panel_columns);
+    const float* const from = weights + (group * of.group_columns() + first) * channels * taps;
+    for (std::int64_t y = of.rows.first_tap; y < of.rows.first_tap + of.rows.taps; ++y)
+      for (std::int64_t x = of.columns.first_tap; x < of.columns.first_tap + of.columns.taps; ++x)
+        for (std::int64_t c = 0; c < channels; ++c, panels += panel_columns) {
+          const std::int64_t tap = y * windows.taps[width] + x;
+          for (std::int64_t i = 0; i < panel_columns; ++i)
+            panels[i] = i < columns ? from[(i * channels + c) * taps + tap] : 0.0F;
+        }
+  }
+}
+
+}  // namespace autopar::runtime::cpu

@@ -1,0 +1,26 @@
+#pragma once
+
+#include <cstdint>
+
+#include "runtime/kernels/cpu/simd.h"
+
+/// Vectors of numbers of 32 bits for loops that compilers do not vectorise by themselves.
+namespace autopar::runtime::cpu {
+
+template <int lanes>
+struct Vector {
+  using Floats [[gnu::vector_size(4 * lanes)]] = float;
+  using Integers [[gnu::vector_size(4 * lanes)]] = std::int32_t;
+};
+
+/// `Body<lanes>::run(Arguments...)`, which is always inlined, compiled for this machine with as
+/// many lanes as its registers have. GCC keeps vectors that are wider than a register in memory.
+template <template <int> class Body, typename... Arguments>
+SimdFunction<Arguments...> function_in_lanes() {
+  const SimdLevel level = simd_level();
+  return level == SimdLevel::avx512 ? simd_function<Body<16>, Arguments...>(level)
+         : level == SimdLevel::avx2 ? simd_function<Body<8>, Arguments...>(level)
+                                    : simd_function<Body<4>, Arguments...>(level);
+}
+
+}  // namespace autopar::runtime::cpu
