@@ -5,7 +5,7 @@ A MODEL_DIR is one that models/export.py --full makes. Rounds alternate between 
 ratio above 1 means that autopar is faster, or takes less memory. Memory is the largest resident set,
 weights that are mapped included, less what the process takes without a model: of Python and its
 packages before one is loaded, of `autopar --version`.
---scaling adds two ranks of one thread against one rank of two.
+--scaling adds two ranks of one thread against one rank of two. Plans are for the CPU preset.
 """
 
 import argparse
@@ -81,7 +81,7 @@ class Model:
         ]
         for count in ranks:
             autopar("partition", folder / "model.onnx", *shapes, "--ngpus", count,
-                    "--time-limit", 10, "--out", work / f"{count}")
+                    "--device", "cpu", "--time-limit", 10, "--out", work / f"{count}")
 
     def run_words(self, ranks, threads, repeat, *more):
         files = [

@@ -280,7 +280,7 @@ def qattention(draw):
     masks.append(draw.integers(0, 1, batch, length + past, kind=np.int32))
     inputs = {
         "input": draw.whole_range(batch, length, features),
-        "weight": draw.whole_range(features, 3 * hidden, kind=kind),
+        "weight": draw.weights(features, 3 * hidden, kind=kind),
         "bias": draw.floats(3 * hidden),
         "input_scale": draw.positive(high=0.03),
         "weight_scale": draw.positive(*columns, low=0.005, high=0.02),
@@ -311,8 +311,8 @@ def dynamic_quantize_lstm(draw):
     state = lambda: draw.optional(draw.floats(directions, batch, hidden, scale=0.5))
     inputs = {
         "X": draw.floats(steps, batch, features),
-        "W": draw.whole_range(directions, features, 4 * hidden, kind=kind),
-        "R": draw.whole_range(directions, hidden, 4 * hidden, kind=kind),
+        "W": draw.weights(directions, features, 4 * hidden, kind=kind),
+        "R": draw.weights(directions, hidden, 4 * hidden, kind=kind),
         "B": draw.optional(draw.floats(directions, 8 * hidden)),
         "sequence_lens": None,
         "initial_h": state(),

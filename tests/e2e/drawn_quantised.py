@@ -182,7 +182,7 @@ def qgemm(draw):
         "A": draw.whole_range(*((k, m) if attributes["transA"] else (m, k)), kind=a_kind),
         "a_scale": scale(draw),
         "a_zero_point": zero_point(draw, a_kind),
-        "B": draw.whole_range(*((n, k) if attributes["transB"] else (k, n)), kind=b_kind),
+        "B": draw.weights(*((n, k) if attributes["transB"] else (k, n)), kind=b_kind),
         "b_scale": scale(draw, *of_b),
         "b_zero_point": zero_point(draw, b_kind, *of_b),
         "C": draw.optional(draw.integers(-900, 900, *c, kind=np.int32)),
@@ -213,7 +213,7 @@ def matmul_integer_to_float(draw):
     has_batch = of_b != (n,) and draw.chance()
     inputs = {
         "A": draw.whole_range(*batch, m, k, kind=a_kind),
-        "B": draw.whole_range(*(batch if has_batch else ()), k, n, kind=b_kind),
+        "B": draw.weights(*(batch if has_batch else ()), k, n, kind=b_kind),
         "a_scale": scale(draw),
         "b_scale": scale(draw, *of_b),
         "a_zero_point": draw.optional(zero_point(draw, a_kind)),
@@ -229,7 +229,7 @@ def dynamic_quantize_matmul(draw):
     of_b = draw.choice((), (1,), (n,))
     inputs = {
         "A": draw.floats(*draw.shape(0, 2, 3), m, k),
-        "B": draw.whole_range(k, n, kind=kind),
+        "B": draw.weights(k, n, kind=kind),
         "b_scale": scale(draw, *of_b),
         "b_zero_point": draw.optional(zero_point(draw, kind, *of_b)),
         "bias": draw.optional(draw.floats(n)),

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy
 import onnxruntime
 
-from support import AUTOPAR, SOURCE
+from support import ADDS_BYTES_EXACTLY, AUTOPAR, SOURCE, with_exact_sums
 
 # Not there where no header of ONNX Runtime was found for the build.
 LIBRARY = Path(AUTOPAR).parents[1] / "lib" / "autopar" / "libautopar_ort.so"
@@ -28,6 +28,10 @@ LEVELS = {
 }
 
 
+if not ADDS_BYTES_EXACTLY:
+    LEVELS["bert-qdq"] = Level.ORT_DISABLE_ALL  # or products of bytes become an operator that saturates
+
+
 def level_of(model):
     return LEVELS.get(model, Level.ORT_ENABLE_ALL)
 
@@ -35,3 +39,8 @@ def level_of(model):
 _USED = (functools, json, numpy, onnxruntime, Path, ThreadPoolExecutor)  # by the lines
 onnxruntime.set_default_logger_severity(4)  # errors are exceptions; warnings are of other things
 exec(LINES)  # noqa: S102
+_options_of_the_lines = options_of  # noqa: F821
+
+
+def options_of(bundle, **entries):
+    return with_exact_sums(_options_of_the_lines(bundle, **entries))

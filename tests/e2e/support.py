@@ -22,6 +22,11 @@ AUTOPAR = os.environ["AUTOPAR"]
 SOURCE = Path(os.environ["AUTOPAR_SOURCE"])
 MODELS = SOURCE / "models" / "tiny"
 TOLERANCE = 1e-4
+# Without VNNI a processor adds products of bytes up in pairs of 16 bits, which saturate: autopar
+# multiplies numbers there.
+ADDS_BYTES_EXACTLY = "vnni" in Path("/proc/cpuinfo").read_text()
+# All that the longest tests would try, in place of the part that they take in CI, always the same.
+ALL_CASES = os.environ.get("AUTOPAR_ALL_CASES") == "1"
 # On which searches are compared; the others of models/tiny are for operators that these lack.
 PLANNED = sorted(
     f"{architecture}-{exporter}"
@@ -32,6 +37,12 @@ PLANNED = sorted(
 # Launchers of several tests at once would make and remove one folder of the machine.
 _LAUNCHERS_FOLDER = tempfile.TemporaryDirectory()
 os.environ.setdefault("OMPI_MCA_orte_tmpdir_base", _LAUNCHERS_FOLDER.name)
+
+
+def with_exact_sums(options):
+    """Options of a session of ONNX Runtime that adds products of bytes up exactly without VNNI, too."""
+    options.add_session_config_entry("session.x64quantprecision", "1")
+    return options
 
 
 def run(*arguments, expect=0):

@@ -18,11 +18,10 @@ import drawn_operators
 import drawn_quantised
 import drawn_trees
 from drawn_cases import MICROSOFT, ML, ONNX, Draw, Refused, write_test
-from support import AUTOPAR, SOURCE, TemporaryFolderTest
+from support import ALL_CASES, AUTOPAR, SOURCE, TemporaryFolderTest
 
 CONFORMANCE = Path(AUTOPAR).parent / "onnx_conformance"
-CASES = 200
-SPLIT_CASES = 40
+CASES, SPLIT_CASES = (200, 40) if ALL_CASES else (80, 20)
 MOST_REFUSED = 3 * CASES
 
 DRAWN = {

@@ -14,6 +14,7 @@ import numpy as np
 from onnx import TensorProto
 
 from support import (
+    ADDS_BYTES_EXACTLY,
     AUTOPAR,
     MODELS,
     PLANNED,
@@ -94,6 +95,8 @@ class ZooTest(CudaTest):
                         for rank, peak in zip(meta["ranks"], measured["peak_bytes"], strict=True):
                             weights = rank["weight_bytes"]
                             self.assertLessEqual(peak, rank["peak_bytes"])
+                            if name.endswith("-qdq") and not ADDS_BYTES_EXACTLY:
+                                continue  # the CPU, for which is predicted, too, needs more
                             self.assertLessEqual(rank["peak_bytes"] - weights, 1.5 * (peak - weights))
 
     def test_stages_give_what_they_give_on_the_cpu(self):

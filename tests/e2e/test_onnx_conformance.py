@@ -14,6 +14,10 @@ from support import AUTOPAR, SOURCE, run
 
 CONFORMANCE = Path(AUTOPAR).parent / "onnx_conformance"
 MAY_FAIL = re.compile(r"(?!)")  # nothing
+# Squeezenet's channels are alike, and come to 9e9 before a Softmax: one that a kernel adds up in another
+# order than the rest, as with AVX2 those of the last vector, is all of the output.
+HAS_AVX512 = "avx512f" in Path("/proc/cpuinfo").read_text()
+MAY_FAIL_LIGHT = MAY_FAIL if HAS_AVX512 else re.compile("light_squeezenet")
 # What half precision makes of a written-out attention depends on the order of its roundings.
 MAY_FAIL_SPLIT = re.compile(r"test_attention_4d_\w*fp16_expanded")
 
@@ -55,7 +59,8 @@ class OnnxConformanceTest(unittest.TestCase):
     def test_real_topologies(self):
         for ranks in (1, 2, 4):
             with self.subTest(ranks=ranks):
-                self.check(("light",), ranks, MAY_FAIL, 9)
+                may_fail = MAY_FAIL if ranks == 1 else MAY_FAIL_LIGHT
+                self.check(("light",), ranks, may_fail, 9 if may_fail is MAY_FAIL else 8)
 
     def test_tests_that_share_a_process_are_told_one_by_one(self):
         """The one that fails ends its process, and those behind it go on in another."""

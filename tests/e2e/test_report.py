@@ -81,6 +81,15 @@ def chain_model(file, names, op_types):
     save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=10), file)
 
 
+def slow_down(trace, factor):
+    """As a machine would have measured it beside which what is predicted takes next to nothing."""
+    document = json.loads(trace.read_text())
+    for event in document["traceEvents"]:
+        for key in event.keys() & {"ts", "dur"}:
+            event[key] *= factor
+    trace.write_text(json.dumps(document))
+
+
 @unittest.skipUnless(browser.found, "no Chromium: install chromium-headless-shell")
 class PageTest(unittest.TestCase):
     @classmethod
@@ -110,6 +119,7 @@ class PageTest(unittest.TestCase):
         bundle, trace, page = (self.tmp / name for name in ("bundle", "trace.json", "report.html"))
         model.partition(bundle, 4)
         autopar("run", "--dir", bundle, *model.input_options(), "--profile", trace)
+        slow_down(trace, 1000)
         autopar("inspect", bundle, "--report", page, "--measured", trace)
         plan = json.loads((bundle / "plan.json").read_text())
         backgrounds = {}
@@ -158,8 +168,9 @@ class PageTest(unittest.TestCase):
         self.assertGreater(simulated.get(colour("computation"), 0), 200)
         self.assertGreater(simulated.get(colour("communication"), 0), 20)
         self.assertGreater(measured.get(colour("computation"), 0), 10)
-        for name in ("computation", "communication", "measured"):
-            self.assertGreater(costs.get(colour(name), 0), 100, name)
+        self.assertGreater(costs.get(colour("measured"), 0), 100)
+        for name in ("computation", "communication"):
+            self.assertGreater(costs.get(colour(name), 0), 10, name)
         curve_ranks = self.browser.run("data.profiles[0].memory.curves.flatMap((curve) => curve.ranks).sort()")
         self.assertEqual(curve_ranks, [0, 1, 2, 3])
         drawn = self.browser.run("shown_charts[1].chart.data.datasets.length")

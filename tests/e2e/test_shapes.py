@@ -5,7 +5,7 @@ import os
 
 import numpy as np
 import onnxruntime
-from support import Model, TemporaryFolderTest, autopar, relative_error
+from support import Model, TemporaryFolderTest, autopar, relative_error, with_exact_sums
 from test_bare import drawn
 
 # Extents of symbols; what is named differently by exporters means the same.
@@ -42,7 +42,8 @@ class ShapesTest(TemporaryFolderTest):
     def setUp(self):
         super().setUp()
         self.model = Model(os.environ["AUTOPAR_MODEL"])
-        self.session = onnxruntime.InferenceSession(self.model.file)
+        options = with_exact_sums(onnxruntime.SessionOptions())
+        self.session = onnxruntime.InferenceSession(self.model.file, options)
 
     def inputs_of(self, draw):
         constants = {name: self.model.inputs[name] for name in self.model.STRUCTURAL

@@ -12,12 +12,32 @@ from onnx import TensorProto
 
 import onnx_runtime_shards
 from pinned_axes import over_axes
-from support import SOURCE, Model, TemporaryFolderTest, autopar, mpirun, relative_error
+from support import (
+    ADDS_BYTES_EXACTLY,
+    ALL_CASES,
+    SOURCE,
+    Model,
+    TemporaryFolderTest,
+    autopar,
+    mpirun,
+    relative_error,
+)
 
 sys.path.insert(0, str(SOURCE / "scripts"))
 from gpu_checks import tiny_models  # noqa: E402
 
 SEARCHES = ("ilp", "propagation", "recursive")
+MESHES = (("1", 1), ("2", 2), ("3", 3), ("4", 4), ("2x2", 4))
+# Which of several cases a model takes, so that all models together take all.
+TURN = zlib.crc32(os.environ["AUTOPAR_MODEL"].encode())
+
+
+def searches_of(meshes, offset=0):
+    """One search for each mesh, others for another model."""
+    turn = TURN + offset
+    return [(mesh, ranks, search)
+            for number, (mesh, ranks) in enumerate(meshes)
+            for search in (SEARCHES if ALL_CASES else [SEARCHES[(turn + number) % len(SEARCHES)]])]  # fmt: skip
 
 
 class ZooTest(TemporaryFolderTest):
@@ -47,6 +67,8 @@ class ZooTest(TemporaryFolderTest):
             self.check_in_onnx_runtime(bundle)
 
     def check_in_onnx_runtime(self, bundle):
+        if os.environ["AUTOPAR_MODEL"] == "bert-dynamic" and not ADDS_BYTES_EXACTLY:
+            return  # at no level of optimisation are its sums of products of bytes exact there
         level = onnx_runtime_shards.level_of(os.environ["AUTOPAR_MODEL"])
         with mock.patch.object(onnx_runtime_shards, "OPTIMIZATION", level):
             made = onnx_runtime_shards.run_in_threads(bundle, self.model.inputs)
@@ -55,15 +77,14 @@ class ZooTest(TemporaryFolderTest):
             self.assertLessEqual(relative_error(expected, made[name]), self.model.tolerance, name)
 
     def test_memory_on_the_cpu_is_known_and_a_limit_that_holds_is_not_refused(self):
-        for mesh, ranks in (("1", 1), ("2", 2), ("3", 3), ("4", 4), ("2x2", 4)):
-            for search in SEARCHES:
-                with self.subTest(mesh=mesh, search=search):
-                    bundle = self.tmp / f"{search}-{mesh}"
-                    options = ("--mesh", mesh, "--device", "cpu", "--time-limit", 5)
-                    meta = self.model.partition(bundle, ranks, *options, "--search", search)
-                    self.check(bundle, meta, ["threads"])
-                    if search == "ilp":
-                        self.check_limit(meta, ranks, *options)
+        for mesh, ranks, search in searches_of(MESHES):
+            with self.subTest(mesh=mesh, search=search):
+                bundle = self.tmp / f"{search}-{mesh}"
+                options = ("--mesh", mesh, "--device", "cpu", "--time-limit", 5)
+                meta = self.model.partition(bundle, ranks, *options, "--search", search)
+                self.check(bundle, meta, ["threads"])
+                if search == "ilp":
+                    self.check_limit(meta, ranks, *options)
 
     def check_limit(self, meta, ranks, *options):
         """What a plan needs is enough for one. The search sums what is alive; how shards pack and
@@ -82,21 +103,21 @@ class ZooTest(TemporaryFolderTest):
                 self.assertEqual(len(meta["ranks"]), ranks)
                 if ranks > 1:
                     self.assertTrue(meta["profiles"][0]["collectives"], "the split communicates nothing")
-                self.check(bundle, meta)
+                has_mpi = ALL_CASES or ranks == 2 + TURN % 3
+                self.check(bundle, meta, ["threads", "mpi"] if has_mpi else ["threads"])
                 self.check_limit(meta, ranks, "--time-limit", 5)
 
     def test_every_search(self):
-        for mesh, ranks in (("2", 2), ("3", 3), ("4", 4), ("2x2", 4)):
-            for search in SEARCHES:
-                if (mesh, search) == (str(ranks), "ilp"):
-                    continue  # as above
-                with self.subTest(mesh=mesh, search=search):
-                    bundle = self.tmp / f"{search}-{mesh}"
-                    meta = self.model.partition(
-                        bundle, ranks, "--mesh", mesh, "--search", search, "--time-limit", 5
-                    )
-                    self.assertEqual(meta["plan"]["search"], search)
-                    self.check(bundle, meta, ["threads"])
+        for mesh, ranks, search in searches_of(MESHES[1:], offset=2):
+            if (mesh, search) == (str(ranks), "ilp"):
+                continue  # as above
+            with self.subTest(mesh=mesh, search=search):
+                bundle = self.tmp / f"{search}-{mesh}"
+                meta = self.model.partition(
+                    bundle, ranks, "--mesh", mesh, "--search", search, "--time-limit", 5
+                )
+                self.assertEqual(meta["plan"]["search"], search)
+                self.check(bundle, meta, ["threads"])
 
     def test_verify_agrees_and_sees_another_model(self):
         bundle = self.tmp / "bundle"
@@ -139,11 +160,8 @@ class HalfTest(TemporaryFolderTest):
             for name, shape in model.shapes().items()
             for option in ("--shape", f"{name}={'x'.join(map(str, shape))}")
         ]
-        meshes = (("1", 1), ("2", 2), ("3", 3), ("4", 4), ("2x2", 4))
-        # Rounding is of the kernels, not of the search: each mesh has one search, and another model another.
-        turn = zlib.crc32(os.environ["AUTOPAR_MODEL"].encode())
-        for number, (mesh, ranks) in enumerate(meshes):
-            search = SEARCHES[(turn + number) % len(SEARCHES)]
+        # Rounding is of the kernels, not of the search.
+        for mesh, ranks, search in searches_of(MESHES):
             with self.subTest(mesh=mesh, search=search):
                 bundle, out = self.tmp / f"bundle-{mesh}-{search}", self.tmp / "out"
                 autopar(

@@ -102,14 +102,20 @@ class RacesTest(unittest.TestCase):
         self.assertEqual(self.places.names(), {"model"})
 
     def test_shards_that_are_truncated(self):
-        autopar(*partition(self.places.model, self.out, 1))
         arguments = ["run", "--dir", self.out, "--random-inputs", 1]
+        autopar(*partition(self.places.model, self.out, 1))
         counted = self.work / "counts"
         faults.run(arguments, under=self.work, counts=counted)
-        # The last file that is closed is the one of weights, which is mapped by then.
-        process = self.stopped(arguments, f"close:{faults.counts(counted)['close']}:stop")
-        os.truncate(self.out / "rank0.data", 100)
-        done = faults.resumed(process)
+        # The last file that is closed is the one of weights, which is mapped by then; where kernels
+        # keep weights in forms of their own, it is closed once more, when all of them were read.
+        for closes_behind in (0, 1):
+            autopar(*partition(self.places.model, self.out, 1), "--force")
+            close = faults.counts(counted)["close"] - closes_behind
+            process = self.stopped(arguments, f"close:{close}:stop")
+            os.truncate(self.out / "rank0.data", 100)
+            done = faults.resumed(process)
+            if done.returncode != 0:
+                break
         self.assert_refused(done, "rank0.data", "while it was read")
         self.assertEqual(done.stdout, "")
 

@@ -177,6 +177,23 @@ TEST_CASE("What is folded stays within the memory that is promised") {
         graph::arena_bound(b.graph));
 }
 
+TEST_CASE("Products of weights are computed once, though their results take memory in every run") {
+  Builder b;
+  ValueId sum = b.input("x", {4, 512});
+  const ValueId table = b.constant("table", {256, 512});
+  for (const std::string layer : {"a", "b", "c", "d"}) {
+    const ValueId rows = b.node("MatMul", {table, b.constant("w" + layer, {512, 512})}, {256, 512});
+    const ValueId scores = b.node("MatMul", {sum, b.transpose(rows, {1, 0})}, {4, 256});
+    sum = b.node("MatMul", {scores, table}, {4, 512});
+  }
+  b.graph.outputs = {sum};
+  const Executable executable(b.graph, {.threads = 1, .collectives = nullptr});
+  CHECK(executable.derived_constant_bytes() >= 4 * 4 * 256 * 512);
+  CHECK(executable.derived_constant_bytes() + executable.arena_bytes() -
+            executable.scratch_bytes() <=
+        graph::arena_bound(b.graph));
+}
+
 // Chains
 
 /// tanh-GELU as GPT-2 spells it.

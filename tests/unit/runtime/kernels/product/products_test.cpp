@@ -76,24 +76,28 @@ TEST_CASE("MatMul equals a loop for all batches, sizes of zero included") {
 
 TEST_CASE("weights that are brought into another layout once serve all runs, in any form") {
   Random random(2);
-  for (const auto& [m, k, n] : std::vector<std::array<std::int64_t, 3>>{{1, 64, 64},
-                                                                        {7, 64, 128},
-                                                                        {40, 100, 37},
-                                                                        {128, 512, 256},
-                                                                        {3, 128, 1},
-                                                                        {65, 1, 64},
-                                                                        {2, 1100, 2100},
-                                                                        {2, 70, 40000}}) {
+  for (const auto& [batch, m, k, n] : std::vector<std::array<std::int64_t, 4>>{{2, 1, 64, 64},
+                                                                               {1, 1, 64, 64},
+                                                                               {1, 1, 100, 36},
+                                                                               {1, 1, 1100, 2100},
+                                                                               {1, 2, 64, 72},
+                                                                               {2, 7, 64, 128},
+                                                                               {2, 40, 100, 37},
+                                                                               {2, 128, 512, 256},
+                                                                               {2, 3, 128, 1},
+                                                                               {2, 65, 1, 64},
+                                                                               {2, 2, 1100, 2100},
+                                                                               {2, 2, 70, 40000}}) {
     for (const bool transposed : {false, true}) {
-      const Tensor a = random_floats(random, {2, m, k});
+      const Tensor a = random_floats(random, {batch, m, k});
       const Tensor b = random_floats(random, transposed ? Shape{n, k} : Shape{k, n});
       const Tensor row = random_floats(random, {n});
       const std::vector<double> bias = doubles(row);
-      const auto expected = matmul(a, b, {2, m, n}, k, false, transposed);
+      const auto expected = matmul(a, b, {batch, m, n}, k, false, transposed);
       const double largest =
           std::fabs(std::ranges::max(expected, {}, [](double x) { return std::fabs(x); }));
       for (const bool has_bias : {false, true}) {
-        NodeRun node{"FusedMatMul", {}, {a, b}, {{DataType::float32, {2, m, n}}}, {1}};
+        NodeRun node{"FusedMatMul", {}, {a, b}, {{DataType::float32, {batch, m, n}}}, {1}};
         node.domain = passes::internal_domain;
         if (transposed) node.attributes["transB"] = std::int64_t{1};
         if (has_bias) node.inputs.push_back(row);
@@ -196,9 +200,10 @@ TEST_CASE("Gemm of every type transposes, scales and adds C as it broadcasts") {
               if (c_shape) {
                 const Tensor c = random_in(type, *c_shape, random, 0, 9);
                 node.inputs.emplace_back(c);
-                for_each_index({4, 6}, [&, i = std::size_t{0}](const Shape& index) mutable {
-                  expected[i++] += beta * at(c, index);
-                });
+                for_each_index({4, 6},
+                               [&, by = beta, i = std::size_t{0}](const Shape& index) mutable {
+                                 expected[i++] += by * at(c, index);
+                               });
               }
               if (!graph::is_floating_point(type))
                 for (double& each : expected) each = std::trunc(each);
@@ -264,6 +269,52 @@ TEST_CASE("Conv of every type with groups, strides, dilations and padding equals
         if (has_bias) node.inputs.emplace_back(bias);
         check_close(run_node(node).front(), expected, 24);
       }
+    }
+  }
+}
+
+TEST_CASE("Conv by windows much wider than its images equals a loop") {
+  Random random(9);
+  const auto pick = [&](std::int64_t first, std::int64_t last) {
+    return std::uniform_int_distribution<std::int64_t>(first, last)(random);
+  };
+  int tried = 0;
+  while (tried < 150) {
+    const std::int64_t groups = pick(1, 2);
+    const Shape in{1, 8 * groups, pick(1, 9), pick(1, 9)};
+    const Shape taps{pick(1, 4), pick(1, 4)};
+    std::vector<std::int64_t> strides{pick(1, 3), pick(1, 3)};
+    std::vector<std::int64_t> dilations{pick(1, 12), pick(1, 12)};
+    std::vector<std::int64_t> pads{pick(0, 13), pick(0, 13), pick(0, 13), pick(0, 13)};
+    Shape out{1, 8 * groups};
+    for (std::size_t d = 0; d < 2; ++d) {
+      const std::int64_t window = (taps[d] - 1) * dilations[d] + 1;
+      out.push_back((in[d + 2] + pads[d] + pads[d + 2] - window + strides[d]) / strides[d]);
+    }
+    if (std::ranges::any_of(out, [](std::int64_t extent) { return extent < 1; })) continue;
+    ++tried;
+    CAPTURE(graph::to_string(in), graph::to_string(taps), strides, dilations, pads, groups);
+    const Tensor x = random_floats(random, in);
+    const Tensor w = random_floats(random, {8 * groups, 8, taps[0], taps[1]});
+    std::vector<double> expected;
+    for_each_index(out, [&](const Shape& o) {
+      double sum = 0;
+      for_each_index({8, taps[0], taps[1]}, [&](const Shape& k) {
+        const std::int64_t row = o[2] * strides[0] - pads[0] + k[1] * dilations[0];
+        const std::int64_t column = o[3] * strides[1] - pads[1] + k[2] * dilations[1];
+        if (row < 0 || row >= in[2] || column < 0 || column >= in[3]) return;
+        sum += at(x, {0, o[1] / 8 * 8 + k[0], row, column}) * at(w, {o[1], k[0], k[1], k[2]});
+      });
+      expected.push_back(sum);
+    });
+    NodeRun node{
+        "Conv",
+        {{"group", groups}, {"strides", strides}, {"dilations", dilations}, {"pads", pads}},
+        {x, w},
+        {{DataType::float32, out}}};
+    for (const bool is_constant : {false, true}) {
+      if (is_constant) node.constants = {1};
+      check_close(run_node(node).front(), expected, 40);
     }
   }
 }

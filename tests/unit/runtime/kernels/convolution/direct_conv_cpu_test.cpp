@@ -1,0 +1,127 @@
+// Convolutions with AVX2 of images whose channels are last, against loops in double.
+
+#include <catch2/catch.hpp>
+#include <limits>
+
+#include "runtime/kernels/cpu/simd.h"
+#include "runtime/passes/passes.h"
+#include "unit/runtime/random_windows.h"
+
+using namespace autopar;
+using namespace autopar::runtime;
+using namespace autopar::runtime::testing;
+using Random = std::mt19937;
+
+namespace {
+
+std::int64_t pick(Random& random, int low, int high) {
+  return std::uniform_int_distribution<std::int64_t>(low, high)(random);
+}
+
+/// Pads to which far taps may reach, so that some see padding alone.
+RandomWindows far_windows(Random& random, std::size_t spatial) {
+  RandomWindows windows;
+  Integers pads(2 * spatial);
+  for (std::size_t d = 0; d < spatial; ++d) {
+    const std::int64_t taps = pick(random, 1, 4);
+    const std::int64_t dilation = pick(random, 1, 7);
+    const std::int64_t stride = pick(random, 1, 3);
+    const std::int64_t reach = (taps - 1) * dilation + 1;
+    const std::int64_t in = pick(random, 1, 7);
+    pads[d] = pick(random, 0, static_cast<int>(reach) - 1);
+    pads[spatial + d] = std::max<std::int64_t>(pick(random, 0, 3), reach - in - pads[d]);
+    windows.in.push_back(in);
+    windows.out.push_back((in + pads[d] + pads[spatial + d] - reach) / stride + 1);
+    windows.taps.push_back(taps);
+    windows.strides.push_back(stride);
+    windows.dilations.push_back(dilation);
+    windows.begin_pads.push_back(pads[d]);
+  }
+  windows.attributes = {
+      {"strides", windows.strides}, {"dilations", windows.dilations}, {"pads", pads}};
+  return windows;
+}
+
+/// What a Conv whose images have their channels last adds up, by element of its result.
+std::vector<double> channels_last_sums(const RandomWindows& windows, const Tensor& in,
+                                       const Tensor& weights, const Shape& out) {
+  const auto pixels = doubles(in);
+  const auto of_weights = doubles(weights);
+  const std::int64_t in_channels = in.shape().back();
+  const std::int64_t channels = weights.shape()[1];
+  const std::int64_t out_group = out.back() / (in_channels / channels);
+  std::vector<double> sums;
+  for_each_index(out, [&](const Shape& index) {
+    const Shape place(index.begin() + 1, index.end() - 1);
+    double sum = 0;
+    std::int64_t tap_number = 0;
+    const std::int64_t taps = graph::num_elements(windows.taps);
+    for_each_index(windows.taps, [&](const Shape& tap) {
+      const std::int64_t weight = index.back() * channels * taps + tap_number++;
+      const auto seen = windows.seen(place, tap);
+      if (!seen) return;
+      std::int64_t pixel = index[0];
+      for (std::size_t d = 0; d < seen->size(); ++d) pixel = pixel * windows.in[d] + (*seen)[d];
+      const std::int64_t first = pixel * in_channels + index.back() / out_group * channels;
+      for (std::int64_t c = 0; c < channels; ++c)
+        sum += pixels[static_cast<std::size_t>(first + c)] *
+               of_weights[static_cast<std::size_t>(weight + c * taps)];
+    });
+    sums.push_back(sum);
+  });
+  return sums;
+}
+
+}  // namespace
+
+TEST_CASE("A Conv with channels last equals loops, with an addend and Relu") {
+  if (cpu::simd_level() == cpu::SimdLevel::baseline) return;
+  Random random(5);
+  constexpr double nan = std::numeric_limits<double>::quiet_NaN();
+  for (int round = 0; round < 600; ++round) {
+    const std::size_t spatial = round % 4 == 0 ? 1 : 2;
+    const RandomWindows windows =
+        round % 2 == 0 ? far_windows(random, spatial)
+                       : random_windows(random, spatial, auto_pads[round / 2 % 4], Rounding::down);
+    const bool is_deep = round % 5 == 0;  // more than a chunk
+    const std::int64_t groups = is_deep ? 1 : pick(random, 1, 3);
+    const std::int64_t in_group = is_deep ? pick(random, 90, 300) : pick(random, 1, 20);
+    const std::int64_t out_group = pick(random, 8, 40);
+    Shape from = joined({pick(random, 1, 3)}, windows.in);
+    Shape to = joined({from[0]}, windows.out);
+    from.push_back(groups * in_group);
+    to.push_back(groups * out_group);
+    const DataType type = DataType::float32;
+    Tensor in = random_in(type, from, random, -1, 1);
+    if (round % 7 == 0) {
+      std::vector<double> values = doubles(in);
+      values[values.size() / 2] = nan;
+      in = tensor_of(type, from, values);
+    }
+    const Tensor weights =
+        random_in(type, joined({groups * out_group, in_group}, windows.taps), random, -1, 1);
+    NodeRun node{"ChannelsLastConv", windows.attributes, {in, weights}, {{type, to}}, {1}};
+    node.domain = passes::internal_domain;
+    node.threads = 1 + round % 3;
+    node.attributes["group"] = groups;
+    const Tensor bias = random_in(type, {groups * out_group}, random, -1, 1);
+    const Tensor addend = random_in(type, to, random, -1, 1);
+    const bool has_bias = pick(random, 0, 1) == 0;
+    const bool has_addend = pick(random, 0, 1) == 0;
+    const bool has_relu = !has_addend || pick(random, 0, 1) == 0;
+    node.inputs.push_back(has_bias ? std::optional(bias) : std::nullopt);
+    if (has_addend) node.inputs.emplace_back(addend);
+    if (has_relu) node.attributes["activation"] = std::string("Relu");
+    CAPTURE(round, from, to, windows.taps, windows.dilations, windows.strides, groups);
+    const std::vector<double> found = doubles(run_node(node).front());
+    const std::vector<double> sums = channels_last_sums(windows, in, weights, to);
+    for (std::size_t i = 0; i < sums.size(); ++i) {
+      double expected = sums[i];
+      if (has_bias) expected += number_at(bias, i % static_cast<std::size_t>(to.back()));
+      if (has_addend) expected += number_at(addend, i);
+      if (has_relu && expected < 0) expected = 0;
+      if (std::isnan(expected) ? !std::isnan(found[i]) : found[i] != Approx(expected).margin(1e-4))
+        FAIL("element " << i << " is " << found[i] << ", not " << expected);
+    }
+  }
+}
