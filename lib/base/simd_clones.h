@@ -1,8 +1,10 @@
 #pragma once
 
 /// Compiles a function for several instruction sets and picks one when the program starts. Not
-/// under ThreadSanitizer, which starts after the picking and would crash in it.
-#if defined(__SANITIZE_THREAD__)
+/// under ThreadSanitizer, which starts after the picking and would crash in it; nor by Clang before
+/// 18, where other sources that call the function do not get the one picked but AVX-512's
+/// (llvm/llvm-project#71706).
+#if defined(__SANITIZE_THREAD__) || (defined(__clang__) && __clang_major__ < 18)
 #define AUTOPAR_SIMD_CLONES
 #else
 #define AUTOPAR_SIMD_CLONES [[gnu::target_clones("avx512f", "avx2", "default")]]
