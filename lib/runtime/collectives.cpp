@@ -1,6 +1,7 @@
 #include "runtime/collectives.h"
 
 #include <algorithm>
+#include <array>
 
 #include "base/error.h"
 #include "runtime/comm/staged_communicator.h"
@@ -95,6 +96,14 @@ bool all_agree(HostCommunicator& host, bool mine) {
   std::int32_t agreed = mine ? 1 : 0;
   host.all_reduce(reinterpret_cast<std::byte*>(&agreed), 1, graph::DataType::int32, ReduceOp::min);
   return agreed != 0;
+}
+
+bool are_all_alike(HostCommunicator& host, std::uint64_t mine) {
+  host.barrier();
+  std::array<std::uint64_t, 2> of_all = {mine, ~mine};  // their maxima, ~least being the second
+  host.all_reduce(reinterpret_cast<std::byte*>(of_all.data()), 2, graph::DataType::uint64,
+                  ReduceOp::max);
+  return of_all[0] == ~of_all[1];
 }
 
 void CollectiveContext::check_members() {

@@ -17,6 +17,9 @@ namespace autopar::runtime {
 /// compiling.
 bool all_agree(HostCommunicator& host, bool mine);
 
+/// Whether all ranks of `host` have the same number; else as all_agree.
+bool are_all_alike(HostCommunicator& host, std::uint64_t mine);
+
 /// One rank's communication during a run: the communicators of its groups, made when the shard is
 /// compiled, and the count of what went through them.
 class CollectiveContext {
@@ -55,7 +58,9 @@ class CollectiveContext {
   DeviceCommunicator& group(const std::vector<int>& ranks);
 
   /// Whether all ranks of this rank's stage say so; each must ask.
-  bool all_agree(bool mine) { return runtime::all_agree(stage_host_ ? *stage_host_ : host_, mine); }
+  bool all_agree(bool mine) { return runtime::all_agree(stage_host(), mine); }
+  /// Whether all ranks of this rank's stage have the same number; each must ask.
+  bool are_all_alike(std::uint64_t mine) { return runtime::are_all_alike(stage_host(), mine); }
   /// Throws Error if a rank has failed or left, as far as is known without waiting.
   void check_members();
   /// Makes every waiting and later collective of any rank throw.
@@ -77,6 +82,7 @@ class CollectiveContext {
     std::unique_ptr<DeviceCommunicator> communicator;  ///< null where messages go over the world
   };
 
+  HostCommunicator& stage_host() { return stage_host_ ? *stage_host_ : host_; }
   void connect_stages(const std::vector<std::vector<int>>& stages, const Device& device);
   int stage_of(int rank) const {
     return stage_of_.empty() ? 0 : stage_of_[static_cast<std::size_t>(rank)];

@@ -220,9 +220,18 @@ CompiledGraph compile_within_bound(const Graph& graph, const CompileOptions& opt
     rewrites.group_collectives = false;
     compiled = compile(graph, options, device, rewrites);
   }
-  if (rewrites.fuse && !keeps_promise()) {
+  const auto unfuse_where_broken = [&] {
+    if (!rewrites.fuse || keeps_promise()) return;
     rewrites.fuse = false;
     compiled = compile(graph, options, device, rewrites);
+  };
+  unfuse_where_broken();
+  // What sizes and memory let one rank choose, they may not let another one.
+  if (passes::may_move_collectives(graph, device.kernels()) &&
+      !options.collectives->are_all_alike(passes::digest_of_moved_collectives(compiled.graph))) {
+    rewrites.group_collectives = rewrites.move_collectives = false;
+    compiled = compile(graph, options, device, rewrites);
+    unfuse_where_broken();
   }
   return compiled;
 }

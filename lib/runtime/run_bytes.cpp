@@ -82,17 +82,20 @@ PackedGraph packed_graph(const Graph& graph, const KernelTable& kernels, int mic
                     bytes_of_bodies(packed.graph, kernels);
     return packed;
   };
-  const bool has_groups = can_group_collectives(light, kernels);
-  PackedGraph ungrouped;
-  PackedGraph grouped;
-  in_parallel(has_groups ? 2 : 1, [&](std::size_t way) {
-    const bool groups = way == 1;
-    (groups ? grouped : ungrouped) = pack({.group_collectives = groups});
+  // Whether collectives move images with their channels last, or go out in groups, all ranks agree
+  // on: what is no good on some rank, perhaps another one, is left by all.
+  std::vector<passes::Rewrites> ways = {{.group_collectives = false}};
+  if (passes::may_move_collectives(light, kernels))
+    ways.push_back({.group_collectives = false, .move_collectives = false});
+  if (can_group_collectives(light, kernels)) ways.push_back({.group_collectives = true});
+  std::vector<PackedGraph> packed(ways.size());
+  in_parallel(ways.size(), [&](std::size_t way) {
+    packed[way] = pack(ways[way]);
+    if (packed[way].bytes <= bound) return;
+    packed[way] = ways[way].group_collectives ? PackedGraph()
+                                              : pack({.fuse = false, .group_collectives = false});
   });
-  if (ungrouped.bytes > bound) ungrouped = pack({.fuse = false, .group_collectives = false});
-  // Groups that do not fit on some rank, perhaps another one, are left by all.
-  const bool may_be_grouped = has_groups && grouped.bytes <= bound;
-  return may_be_grouped && grouped.bytes > ungrouped.bytes ? grouped : ungrouped;
+  return std::move(*std::ranges::max_element(packed, {}, &PackedGraph::bytes));
 }
 
 PackedGraph packed_graph(const Graph& graph, std::span<const KernelTable* const> devices,

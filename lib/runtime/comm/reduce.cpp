@@ -32,14 +32,14 @@ void reduce_as(std::span<const std::byte* const> sources, std::int64_t elements,
   }
 }
 
-/// The common case, in a form that vectorises.
+/// The common case, of two sources or more, in a form that vectorises.
 void add_floats(std::span<const std::byte* const> sources, std::int64_t elements, std::byte* out) {
   auto* result = reinterpret_cast<float*>(out);
-  const auto* first = reinterpret_cast<const float*>(sources[0]);
-  std::copy(first, first + elements, result);
+  const auto* sum = reinterpret_cast<const float*>(sources[0]);
   for (const std::byte* source : sources.subspan(1)) {
     const auto* values = reinterpret_cast<const float*>(source);
-    for (std::int64_t i = 0; i < elements; ++i) result[i] += values[i];
+    for (std::int64_t i = 0; i < elements; ++i) result[i] = sum[i] + values[i];
+    sum = result;
   }
 }
 
@@ -48,7 +48,8 @@ void add_floats(std::span<const std::byte* const> sources, std::int64_t elements
 void reduce_elements(std::span<const std::byte* const> sources, std::int64_t elements,
                      DataType type, ReduceOp op, std::byte* out) {
   if (elements == 0) return;
-  if (type == DataType::float32 && op == ReduceOp::sum) return add_floats(sources, elements, out);
+  if (type == DataType::float32 && op == ReduceOp::sum && sources.size() > 1)
+    return add_floats(sources, elements, out);
   const bool is_number =
       visit_type(stored_type(type), Joined<Numbers, Halves>{},
                  [&]<typename T>(T) { reduce_as<T>(sources, elements, op, out); });

@@ -7,11 +7,17 @@
 #include <numeric>
 #include <optional>
 
+#include "base/file_digest.h"
 #include "runtime/kernels/common/channels_last.h"
 #include "runtime/passes/channel_scale.h"
 
 namespace autopar::runtime::passes {
 namespace {
+
+/// Of a collective that moves images with their channels last: 1.
+constexpr const char* channels_last_attribute = "channels_last";
+
+enum class Collectives { as_they_were, moved };
 
 /// A node as it computes on images with their channels last: the operator, which of its inputs are
 /// such images, others being read as they are, and whether it makes one.
@@ -133,6 +139,28 @@ std::optional<Form> form_of_concat(const Matcher& matcher, const Node& node) {
   return form;
 }
 
+/// AllReduce, AllGather and their like; Send and Recv have messages of their own.
+bool is_collective(const Node& node) {
+  return node.domain == graph::collective_domain && node.inputs.size() == 1 &&
+         node.outputs.size() == 1 && node.op_type != "Recv";
+}
+
+/// Where a dimension of an image stands when channels are the last one.
+std::int64_t moved_dimension(std::int64_t dim, std::size_t rank) {
+  if (dim == 1) return static_cast<std::int64_t>(rank) - 1;
+  return dim > 1 ? dim - 1 : dim;
+}
+
+Form form_of_collective(const Matcher& matcher, const Node& node) {
+  Form form{node, {0}};
+  for (const char* name : {"dim", "split_dim", "concat_dim"})
+    if (node.attributes.contains(name))
+      form.node.attributes[name] =
+          moved_dimension(node.int_attribute(name, 0), matcher.shape(node.inputs[0]).size());
+  form.node.attributes[channels_last_attribute] = std::int64_t{1};
+  return form;
+}
+
 /// Inputs of fewer dimensions, but for single elements, are not known by their places.
 std::optional<Form> form_of_elementwise(const Pass& pass, const Node& node) {
   std::vector<TensorView> inputs;
@@ -151,13 +179,16 @@ std::optional<Form> form_of_elementwise(const Pass& pass, const Node& node) {
   return is_elementwise ? std::optional(form) : std::nullopt;
 }
 
-std::optional<Form> find_form(const Pass& pass, const Node& node) {
+std::optional<Form> find_form(const Pass& pass, const Node& node, Collectives collectives) {
   if (node.outputs.size() != 1 || node.inputs.empty()) return std::nullopt;
   if (is_onnx(node, "ReduceMax") && is_image(pass, node.inputs[0]) && reduces_places(pass, node))
     return form_of_reduction(pass.graph, node);
   if (!is_image(pass, node.outputs[0])) return std::nullopt;
   if (is_onnx(node, "Conv")) return form_of_conv(pass, node);
   if (is_onnx(node, "Concat")) return form_of_concat(pass, node);
+  if (is_collective(node))
+    return collectives == Collectives::moved ? std::optional(form_of_collective(pass, node))
+                                             : std::nullopt;
   if (!is_image(pass, node.inputs[0])) return form_of_elementwise(pass, node);
   if (is_onnx(node, "MaxPool")) return form_of(node, "ChannelsLastMaxPool");
   if (is_onnx(node, "AveragePool")) return form_of(node, "ChannelsLastAveragePool");
@@ -229,9 +260,9 @@ class Images {
 /// Which nodes have a form with channels last and are to take it, by node.
 class Choice {
  public:
-  explicit Choice(const Pass& pass) : pass_(pass), forms_(pass.graph.nodes.size()) {
+  Choice(const Pass& pass, Collectives collectives) : pass_(pass), forms_(pass.graph.nodes.size()) {
     for (std::size_t n = 0; n < forms_.size(); ++n) {
-      auto form = find_form(pass, pass.graph.nodes[n]);
+      auto form = find_form(pass, pass.graph.nodes[n], collectives);
       if (form && runs(*form) && pays(pass.graph.nodes[n], *form)) forms_[n] = std::move(form);
     }
     drop_what_moves_more();
@@ -366,15 +397,16 @@ void write_out_normalizations(Graph& graph, const KernelTable& kernels) {
   });
 }
 
-}  // namespace
+bool has_convolutions_to_move(const Graph& graph, const KernelTable& kernels) {
+  return kernels.find(internal_domain, "ChannelsLastConv") != nullptr &&
+         std::ranges::any_of(graph.nodes, [](const Node& node) { return is_onnx(node, "Conv"); });
+}
 
-void move_channels_last(Graph& graph, const KernelTable& kernels) {
-  const bool has_convolutions =
-      std::ranges::any_of(graph.nodes, [](const Node& node) { return is_onnx(node, "Conv"); });
-  if (!has_convolutions || kernels.find(internal_domain, "ChannelsLastConv") == nullptr) return;
+void move(Graph& graph, const KernelTable& kernels, Collectives collectives) {
+  if (!has_convolutions_to_move(graph, kernels)) return;
   write_out_normalizations(graph, kernels);
   Pass pass(graph, kernels);
-  const Choice choice(pass);
+  const Choice choice(pass, collectives);
   Images images(pass);
   for (std::size_t n = 0; n < graph.nodes.size(); ++n) {
     const auto node = static_cast<NodeId>(n);
@@ -388,6 +420,28 @@ void move_channels_last(Graph& graph, const KernelTable& kernels) {
     if (form.makes_image && choice.is_read_as_it_was(output)) images.restore(output, node + 1);
   }
   pass.insertions.apply(graph);
+}
+
+}  // namespace
+
+void move_channels_last(Graph& graph, const KernelTable& kernels) {
+  move(graph, kernels, Collectives::moved);
+}
+
+void move_channels_last_within_rank(Graph& graph, const KernelTable& kernels) {
+  move(graph, kernels, Collectives::as_they_were);
+}
+
+bool may_move_collectives(const Graph& graph, const KernelTable& kernels) {
+  return has_convolutions_to_move(graph, kernels) &&
+         std::ranges::any_of(graph.nodes, is_collective);
+}
+
+std::uint64_t digest_of_moved_collectives(const Graph& graph) {
+  std::vector<std::int64_t> are_moved;
+  for (const Node& node : graph.nodes)
+    if (is_collective(node)) are_moved.push_back(node.int_attribute(channels_last_attribute, 0));
+  return xxh3_of(std::as_bytes(std::span(are_moved)));
 }
 
 }  // namespace autopar::runtime::passes

@@ -19,15 +19,25 @@ void without_store(Graph& graph, const KernelTable& kernels, ConstantStore*) {
 }
 
 constexpr PassFunction before_folding[] = {fuse_quantized_products, without_store<fuse_transposes>};
-constexpr PassFunction behind_folding[] = {
-    without_store<drop_identities>,          without_store<fuse_gathered_products>,
-    without_store<fuse_normalizations>,      without_store<fuse_group_normalizations>,
-    without_store<fuse_activations>,         without_store<move_relus_behind_maxima>,
-    without_store<move_channels_last>,       without_store<fuse_convolutions>,
-    without_store<fuse_rotary_embeddings>,   without_store<fuse_attention>,
-    without_store<fuse_masked_softmax>,      without_store<fuse_biases>,
-    without_store<fuse_product_activations>, without_store<fuse_permutations>,
-    without_store<fuse_elementwise_chains>};
+
+std::vector<PassFunction> behind_folding(const Rewrites& rewrites) {
+  return {without_store<drop_identities>,
+          without_store<fuse_gathered_products>,
+          without_store<fuse_normalizations>,
+          without_store<fuse_group_normalizations>,
+          without_store<fuse_activations>,
+          without_store<move_relus_behind_maxima>,
+          rewrites.move_collectives ? without_store<move_channels_last>
+                                    : without_store<move_channels_last_within_rank>,
+          without_store<fuse_convolutions>,
+          without_store<fuse_rotary_embeddings>,
+          without_store<fuse_attention>,
+          without_store<fuse_masked_softmax>,
+          without_store<fuse_biases>,
+          without_store<fuse_product_activations>,
+          without_store<fuse_permutations>,
+          without_store<fuse_elementwise_chains>};
+}
 
 /// Memory of the values, those that kernels alias in the memory of what they view.
 std::int64_t planned_bytes(const Graph& graph, const KernelTable& kernels) {
@@ -61,6 +71,7 @@ enum class Checked { at_end, behind_each_pass };
 /// A graph of its own as passes rewrite it.
 struct Rewriting {
   const KernelTable& kernels;
+  const Rewrites& rewrites;
   ConstantStore* store;
   LeftOut& left_out;
   Checked checked;
@@ -110,7 +121,7 @@ struct Rewriting {
     bytes += fold_channel_scales(graph, kernels, store);
     clean();
     const std::int64_t left = std::min(limit, bound - bytes);
-    for (const PassFunction pass : behind_folding)
+    for (const PassFunction pass : behind_folding(rewrites))
       if (!apply_within(left, pass)) return false;
     return checked == Checked::behind_each_pass || is_within(left);
   }
@@ -119,10 +130,11 @@ struct Rewriting {
 /// Fusing makes some values live longer, and memory is predicted for the graph as it was: a pass
 /// that would need more is left out, and all begins anew, which is rare, so that no copy is kept
 /// of what a pass was given. Returns the bytes of constants that are made.
-std::int64_t fuse(Graph& graph, const KernelTable& kernels, ConstantStore* store) {
+std::int64_t fuse(Graph& graph, const KernelTable& kernels, const Rewrites& rewrites,
+                  ConstantStore* store) {
   LeftOut left_out;
   for (Checked checked = Checked::at_end;; checked = Checked::behind_each_pass) {
-    Rewriting rewriting{kernels, store, left_out, checked, graph};
+    Rewriting rewriting{kernels, rewrites, store, left_out, checked, graph};
     if (!rewriting.apply_all()) continue;
     graph = std::move(rewriting.graph);
     return rewriting.bytes;
@@ -135,7 +147,7 @@ std::int64_t optimize(Graph& graph, const KernelTable& kernels, Rewrites rewrite
                       ConstantStore* store) {
   const bool can_group = kernels.find(internal_domain, "CollectiveGroup") != nullptr;
   if (rewrites.group_collectives && can_group) group_collectives(graph);
-  return rewrites.fuse ? fuse(graph, kernels, store) : 0;
+  return rewrites.fuse ? fuse(graph, kernels, rewrites, store) : 0;
 }
 
 }  // namespace autopar::runtime::passes

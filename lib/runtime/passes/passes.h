@@ -102,8 +102,15 @@ void fuse_group_normalizations(Graph& graph, const KernelTable& kernels);
 void move_relus_behind_maxima(Graph& graph, const KernelTable& kernels);
 
 /// Convolutions, and what lies between them, compute on images whose channels are the last
-/// dimension: Transposes stand where others read or make them.
+/// dimension: Transposes stand where others read or make them. Collectives between them move such
+/// images, which all members of their group must choose alike.
 void move_channels_last(Graph& graph, const KernelTable& kernels);
+/// The same, but for collectives, which move images as ONNX has them.
+void move_channels_last_within_rank(Graph& graph, const KernelTable& kernels);
+/// Whether there is anything to choose; the same on all ranks of a stage.
+bool may_move_collectives(const Graph& graph, const KernelTable& kernels);
+/// Of which of the graph's collectives, in order, move images with their channels last.
+std::uint64_t digest_of_moved_collectives(const Graph& graph);
 
 /// Add of another image, and Relu, right after a ChannelsLastConv that nothing else reads, become
 /// its addend and its activation.
@@ -165,6 +172,7 @@ bool has_collective_groups(const Graph& graph);
 struct Rewrites {
   bool fuse = true;               ///< folding included
   bool group_collectives = true;  ///< the same on all ranks
+  bool move_collectives = true;   ///< that their images have channels last; the same on all ranks
 };
 
 /// All that are wanted and that the device has kernels for, in the order that lets each do the
