@@ -1,14 +1,21 @@
+#include <numeric>
+
+#include "runtime/kernels/common/channels_last.h"
 #include "runtime/passes/matcher.h"
 
 namespace autopar::runtime::passes {
 namespace {
 
+bool is_convolution(const Node& node) {
+  return node.domain == internal_domain && node.op_type == "ChannelsLastConv";
+}
+
 /// The convolution that makes the value, which nothing else reads; null where there is none, or one
 /// that has an activation already.
 const Node* bare_convolution(const Matcher& matcher, ValueId value) {
   const Node* node = matcher.is_read_once(value) ? matcher.maker(value) : nullptr;
-  const bool is_bare = node != nullptr && node->domain == internal_domain &&
-                       node->op_type == "ChannelsLastConv" && !node->has_attribute("activation");
+  const bool is_bare =
+      node != nullptr && is_convolution(*node) && !node->has_attribute("activation");
   return is_bare ? node : nullptr;
 }
 
@@ -42,12 +49,35 @@ std::optional<Node> with_relu(const Pass& pass, const Node& relu) {
   return pass.if_it_runs(std::move(made));
 }
 
+bool moves_channels_last(const Node& transpose) {
+  const Shape permutation = transpose.ints_attribute("perm", {});
+  Shape dimensions(permutation.size());
+  std::iota(dimensions.begin(), dimensions.end(), 0);
+  return permutation.size() > 2 && permutation == as_channels_last(dimensions);
+}
+
+/// A convolution brings few channels to the end itself, in scratch memory, which it often needs for
+/// the padding anyway.
+std::optional<Node> without_transpose(const Pass& pass, const Node& convolution) {
+  constexpr std::int64_t most_channels = 8;
+  const ValueId image = convolution.inputs[0];
+  const Node* transpose = pass.is_read_once(image) ? pass.maker(image, "Transpose") : nullptr;
+  if (transpose == nullptr || !moves_channels_last(*transpose) ||
+      pass.shape(image).back() > most_channels)
+    return std::nullopt;
+  Node made = convolution;
+  made.inputs[0] = transpose->inputs[0];
+  made.attributes[channels_second_attribute] = std::int64_t{1};
+  return pass.if_it_runs(std::move(made));
+}
+
 }  // namespace
 
 void fuse_convolutions(Graph& graph, const KernelTable& kernels) {
   rewrite_nodes(graph, kernels, [](Pass& pass, const Node& node) -> std::optional<Node> {
     if (is_onnx(node, "Add")) return with_addend(pass, node);
     if (is_onnx(node, "Relu")) return with_relu(pass, node);
+    if (is_convolution(node)) return without_transpose(pass, node);
     return std::nullopt;
   });
 }

@@ -18,9 +18,17 @@ inline Shape as_channels_second(Shape shape) {
   return shape;
 }
 
+/// Where an operator of these reads its image as ONNX has it: 1.
+inline constexpr const char* channels_second_attribute = "channels_second";
+
+inline bool reads_channels_second(const graph::Node& node) {
+  return node.int_attribute(channels_second_attribute, 0) != 0;
+}
+
 /// A request of such an operator as one of ONNX's, whose images have their channels second.
 inline KernelRequest with_channels_second(KernelRequest request) {
-  request.inputs[0].shape = as_channels_second(request.inputs[0].shape);
+  if (!reads_channels_second(request.node))
+    request.inputs[0].shape = as_channels_second(request.inputs[0].shape);
   request.outputs[0].shape = as_channels_second(request.outputs[0].shape);
   return request;
 }

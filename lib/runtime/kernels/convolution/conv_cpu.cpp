@@ -17,11 +17,12 @@ using dnnl::memory;
 
 using onednn::any_layout;
 
-/// How they lie, and whether oneDNN may compute with them in layouts of its own.
+/// How they lie, and how oneDNN is to compute with them.
 struct Images {
   memory::desc in;
   memory::desc out;
-  bool may_reorder = false;
+  memory::desc computed_in;
+  memory::desc computed_out;
 };
 
 class OnednnConvolution final : public Kernel {
@@ -135,10 +136,8 @@ std::unique_ptr<Kernel> make_onednn_convolution(const KernelRequest& request, co
       user_scratchpad(), dnnl::prop_kind::forward_inference,
       std::is_same_v<Forward, dnnl::convolution_forward> ? dnnl::algorithm::convolution_direct
                                                          : dnnl::algorithm::deconvolution_direct,
-      images.may_reorder ? any_layout(images.in) : images.in,
-      request.is_constant(1) ? any_layout(weights) : weights, bias,
-      images.may_reorder ? any_layout(images.out) : images.out, slide.strides, slide.gaps(),
-      slide.begin_pads, slide.end_pads);
+      images.computed_in, request.is_constant(1) ? any_layout(weights) : weights, bias,
+      images.computed_out, slide.strides, slide.gaps(), slide.begin_pads, slide.end_pads);
   return std::make_unique<OnednnConvolution>(request, description, images, weights);
 }
 
@@ -179,8 +178,10 @@ void drop_unseen_taps(const KernelRequest& request, Slide& slide, memory::desc& 
 }
 
 Images images_of(const KernelRequest& request) {
-  return {float_layout(request.inputs[0].shape), float_layout(request.outputs[0].shape),
-          !computes_plain(request)};
+  const memory::desc in = float_layout(request.inputs[0].shape);
+  const memory::desc out = float_layout(request.outputs[0].shape);
+  if (computes_plain(request)) return {in, out, in, out};
+  return {in, out, any_layout(in), any_layout(out)};
 }
 
 /// `request` is of a Conv.
@@ -295,9 +296,11 @@ std::unique_ptr<Kernel> make_conv(const KernelRequest& request) {
 std::unique_ptr<Kernel> make_channels_last_conv(const KernelRequest& last) {
   if (is_fused(last.node, last.inputs) || is_direct_faster(last)) return make_direct_conv(last);
   const KernelRequest request = with_channels_second(last);
-  return make_onednn_conv(request, convolution_of(request),
-                          {channels_last_layout(request.inputs[0].shape),
-                           channels_last_layout(request.outputs[0].shape)});
+  const memory::desc in = channels_last_layout(request.inputs[0].shape);
+  const memory::desc out = channels_last_layout(request.outputs[0].shape);
+  const memory::desc given =
+      reads_channels_second(last.node) ? float_layout(request.inputs[0].shape) : in;
+  return make_onednn_conv(request, convolution_of(request), {given, out, in, out});
 }
 
 bool serves_channels_last_conv(const graph::Node& node, std::span<const TensorView> inputs,

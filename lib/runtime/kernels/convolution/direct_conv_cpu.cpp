@@ -285,7 +285,8 @@ std::optional<std::int64_t> most_padded_floats(const graph::Node& node, const Te
   if (strides.size() != dimensions || dilations.size() != dimensions ||
       weights.shape.size() != dimensions + 2)
     return std::nullopt;
-  std::int64_t floats = image.shape.front() * image.shape.back();
+  std::int64_t floats = image.shape.front() * weights.shape[1] *
+                        std::max<std::int64_t>(node.int_attribute("group", 1), 1);
   for (std::size_t d = 0; d < dimensions; ++d)
     floats *= (out.shape[d + 1] - 1) * strides[d] + (weights.shape[d + 2] - 1) * dilations[d] + 1;
   return floats;
@@ -321,7 +322,7 @@ std::unique_ptr<Kernel> make_direct_conv(const KernelRequest& last) {
     fail("node '{}': this processor has no AVX2, which an addend or an activation needs",
          last.node.name);
   const KernelRequest request = with_channels_second(last);
-  DirectConvolution of(convolution_sizes(request));
+  DirectConvolution of(convolution_sizes(request), reads_channels_second(request.node));
   const std::int64_t bytes = float_bytes(of.weight_floats());
   const auto make_panels = [&] {
     auto panels = request.device.allocate(bytes);

@@ -127,11 +127,12 @@ SeenExtent::SeenExtent(const Windows& of, int dimension) {
   is_inside = begin >= 0 && begin + extent <= in;
 }
 
-DirectConvolution::DirectConvolution(const ConvolutionSizes& of)
+DirectConvolution::DirectConvolution(const ConvolutionSizes& of, bool is_second)
     : sizes(of),
       rows(of.windows, height),
       columns(of.windows, width),
-      is_padded(!rows.is_inside || !columns.is_inside),
+      has_channels_second(is_second),
+      is_padded(has_channels_second || !rows.is_inside || !columns.is_inside),
       row_floats((is_padded ? columns.extent : of.windows.in[width]) * of.channels),
       image_floats((is_padded ? rows.extent : of.windows.in[height]) * row_floats),
       depth(rows.taps * columns.taps * group_channels()) {
@@ -156,6 +157,24 @@ std::int64_t DirectConvolution::window_offset(std::int64_t window) const {
          place.at[width] * of.strides[width] * sizes.channels;
 }
 
+/// Copies the floats of places `begin` to `end` in a row of an image, the channels of a place
+/// together.
+float* copy_places(const DirectConvolution& of, const float* in, std::int64_t image,
+                   std::int64_t row, std::int64_t begin, std::int64_t end, float* to) {
+  const Windows& windows = of.sizes.windows;
+  const std::int64_t channels = of.sizes.channels;
+  const std::int64_t rows = windows.in[height];
+  const std::int64_t row_places = windows.in[width];
+  if (!of.has_channels_second)
+    return std::copy_n(in + ((image * rows + row) * row_places + begin) * channels,
+                       (end - begin) * channels, to);
+  for (std::int64_t c = 0; c < channels; ++c) {
+    const float* const from = in + ((image * channels + c) * rows + row) * row_places;
+    for (std::int64_t x = begin; x < end; ++x) to[(x - begin) * channels + c] = from[x];
+  }
+  return to + (end - begin) * channels;
+}
+
 void write_padded_row(const DirectConvolution& of, const float* in, std::int64_t y, float* to) {
   const Windows& windows = of.sizes.windows;
   const std::int64_t channels = of.sizes.channels;
@@ -169,9 +188,7 @@ void write_padded_row(const DirectConvolution& of, const float* in, std::int64_t
   if (row >= 0 && row < windows.in[height] && begin < end) {
     float* const inside = to + (begin - of.columns.begin) * channels;
     std::fill(to, inside, 0.0F);
-    const float* const from =
-        in + ((image * windows.in[height] + row) * windows.in[width] + begin) * channels;
-    to = std::copy_n(from, (end - begin) * channels, inside);
+    to = copy_places(of, in, image, row, begin, end, inside);
   }
   std::fill(to, to_end, 0.0F);
 }

@@ -48,6 +48,7 @@ struct DirectConvolution {
   ConvolutionSizes sizes;
   SeenExtent rows;
   SeenExtent columns;
+  bool has_channels_second;   ///< the image as it is given
   bool is_padded;             ///< windows slide over a copy of the image, with padding
   std::int64_t row_floats;    ///< of what they slide over
   std::int64_t image_floats;  ///< of the same
@@ -56,7 +57,7 @@ struct DirectConvolution {
   std::vector<Sight> sights;  ///< by tile; empty where most tiles see all
 
   /// The convolution has one or two spatial dimensions.
-  explicit DirectConvolution(const ConvolutionSizes& of);
+  DirectConvolution(const ConvolutionSizes& of, bool has_channels_second);
 
   std::int64_t group_channels() const { return sizes.channels / sizes.groups; }
   std::int64_t group_columns() const { return sizes.out_channels / sizes.groups; }

@@ -174,6 +174,21 @@ TEST_CASE("A convolution takes along the image that is added and Relu") {
         "Transpose ChannelsLastConv ChannelsLastConv ChannelsLastConv ChannelsLastConv Transpose");
 }
 
+TEST_CASE("A convolution that alone reads an image of few channels brings them to the end itself") {
+  for (const std::int64_t channels : {3, 9}) {
+    Network network;
+    const ValueId x = network.in("x", {2, channels, 9, 7});
+    network.ends(network.conv(network.conv(x, 16, 3, 2), 16, 3));
+    CHECK(operators(fused(network)) ==
+          (channels == 3 ? "" : "Transpose ") +
+              std::string("ChannelsLastConv ChannelsLastConv Transpose"));
+  }
+  Network twice;
+  const ValueId x = twice.in("x", {1, 3, 8, 8});
+  twice.ends(twice.conv(twice.binary("Add", twice.conv(x, 16, 3), twice.conv(x, 16, 5)), 16, 3));
+  CHECK(count(fused(twice), "Transpose") == 2);
+}
+
 TEST_CASE("The CPU takes Relu along with AVX2 alone, but where padding would need much memory") {
   const bool is_served = cpu::simd_level() == cpu::SimdLevel::avx2;
   for (const std::int64_t dilation : {2, 60}) {
