@@ -64,6 +64,9 @@ using graph::ValueId;
 ///   ElementwiseChain(...)     several element-wise operators (kernels/elementwise/chain.h)
 ///   CollectiveGroup(...)      several collectives that go out together, input i and output i of
 ///                             member i (kernels/collective/collective_group.h)
+///
+/// A collective of images with their channels last has channels_last (int) 1, and its dimensions
+/// are those of such images.
 inline constexpr const char* internal_domain = "autopar.internal";
 
 // Each pass makes an operator only where the device has a kernel that serves it. New constants that

@@ -106,6 +106,24 @@ std::vector<DirectConvolution::Sight> sights_of(const DirectConvolution& of,
   return sights;
 }
 
+/// Copies the floats of places `begin` to `end` in a row of an image, the channels of a place
+/// together.
+float* copy_places(const DirectConvolution& of, const float* in, std::int64_t image,
+                   std::int64_t row, std::int64_t begin, std::int64_t end, float* to) {
+  const Windows& windows = of.sizes.windows;
+  const std::int64_t channels = of.sizes.channels;
+  const std::int64_t rows = windows.in[height];
+  const std::int64_t row_places = windows.in[width];
+  if (!of.has_channels_second)
+    return std::copy_n(in + ((image * rows + row) * row_places + begin) * channels,
+                       (end - begin) * channels, to);
+  for (std::int64_t c = 0; c < channels; ++c) {
+    const float* const from = in + ((image * channels + c) * rows + row) * row_places;
+    for (std::int64_t x = begin; x < end; ++x) to[(x - begin) * channels + c] = from[x];
+  }
+  return to + (end - begin) * channels;
+}
+
 }  // namespace
 
 SeenExtent::SeenExtent(const Windows& of, int dimension) {
@@ -127,11 +145,11 @@ SeenExtent::SeenExtent(const Windows& of, int dimension) {
   is_inside = begin >= 0 && begin + extent <= in;
 }
 
-DirectConvolution::DirectConvolution(const ConvolutionSizes& of, bool is_second)
+DirectConvolution::DirectConvolution(const ConvolutionSizes& of, bool has_second)
     : sizes(of),
       rows(of.windows, height),
       columns(of.windows, width),
-      has_channels_second(is_second),
+      has_channels_second(has_second),
       is_padded(has_channels_second || !rows.is_inside || !columns.is_inside),
       row_floats((is_padded ? columns.extent : of.windows.in[width]) * of.channels),
       image_floats((is_padded ? rows.extent : of.windows.in[height]) * row_floats),
@@ -155,24 +173,6 @@ std::int64_t DirectConvolution::window_offset(std::int64_t window) const {
       is_padded ? 0 : rows.begin * row_floats + columns.begin * sizes.channels;
   return inside + image * image_floats + place.at[height] * of.strides[height] * row_floats +
          place.at[width] * of.strides[width] * sizes.channels;
-}
-
-/// Copies the floats of places `begin` to `end` in a row of an image, the channels of a place
-/// together.
-float* copy_places(const DirectConvolution& of, const float* in, std::int64_t image,
-                   std::int64_t row, std::int64_t begin, std::int64_t end, float* to) {
-  const Windows& windows = of.sizes.windows;
-  const std::int64_t channels = of.sizes.channels;
-  const std::int64_t rows = windows.in[height];
-  const std::int64_t row_places = windows.in[width];
-  if (!of.has_channels_second)
-    return std::copy_n(in + ((image * rows + row) * row_places + begin) * channels,
-                       (end - begin) * channels, to);
-  for (std::int64_t c = 0; c < channels; ++c) {
-    const float* const from = in + ((image * channels + c) * rows + row) * row_places;
-    for (std::int64_t x = begin; x < end; ++x) to[(x - begin) * channels + c] = from[x];
-  }
-  return to + (end - begin) * channels;
 }
 
 void write_padded_row(const DirectConvolution& of, const float* in, std::int64_t y, float* to) {
