@@ -14,7 +14,7 @@
 namespace autopar::runtime::passes {
 namespace {
 
-/// Of a collective that moves images with their channels last: 1.
+/// A collective that has it as 1 moves images with their channels last.
 constexpr const char* channels_last_attribute = "channels_last";
 
 enum class Collectives { as_they_were, moved };
@@ -43,20 +43,6 @@ bool has_one_order(const Shape& image) {
 Shape as_image(Shape shape, std::size_t rank) {
   shape.insert(shape.begin(), rank - shape.size(), 1);
   return shape;
-}
-
-/// A Transpose's permutation that moves channels there.
-std::vector<std::int64_t> to_last(std::size_t rank) {
-  std::vector<std::int64_t> order(rank);
-  std::iota(order.begin(), order.end(), 0);
-  std::rotate(order.begin() + 1, order.begin() + 2, order.end());
-  return order;
-}
-std::vector<std::int64_t> to_second(std::size_t rank) {
-  std::vector<std::int64_t> order(rank);
-  std::iota(order.begin(), order.end(), 0);
-  std::rotate(order.begin() + 1, order.end() - 1, order.end());
-  return order;
 }
 
 /// Whether a Conv is a product of matrices, which is nearly as fast on images as ONNX has them.
@@ -221,14 +207,14 @@ class Images {
                            std::max(pass_.shape(value).size(),
                                     pass_.shape(pass_.graph.node(reader).outputs[0]).size()));
     const ValueId last = make_last(value);
-    move(reader, value, last, value, to_last(pass_.shape(value).size()));
+    move(reader, value, last, value, permutation_to_last(pass_.shape(value).size()));
     return last;
   }
 
   /// Makes the value as ONNX has it from the one with channels last, before a node.
   void restore(ValueId value, NodeId before) {
     move(before, last_[static_cast<std::size_t>(value)], value, value,
-         to_second(pass_.shape(value).size()));
+         permutation_to_second(pass_.shape(value).size()));
   }
 
  private:

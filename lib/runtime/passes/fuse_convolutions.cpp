@@ -1,5 +1,3 @@
-#include <numeric>
-
 #include "runtime/kernels/common/channels_last.h"
 #include "runtime/passes/matcher.h"
 
@@ -50,10 +48,8 @@ std::optional<Node> with_relu(const Pass& pass, const Node& relu) {
 }
 
 bool moves_channels_last(const Node& transpose) {
-  const Shape permutation = transpose.ints_attribute("perm", {});
-  Shape dimensions(permutation.size());
-  std::iota(dimensions.begin(), dimensions.end(), 0);
-  return permutation.size() > 2 && permutation == as_channels_last(dimensions);
+  const std::vector<std::int64_t> permutation = transpose.ints_attribute("perm", {});
+  return permutation.size() > 2 && permutation == permutation_to_last(permutation.size());
 }
 
 /// A convolution brings few channels to the end itself, in scratch memory, which it often needs for

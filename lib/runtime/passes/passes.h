@@ -113,7 +113,7 @@ void move_channels_last(Graph& graph, const KernelTable& kernels);
 void move_channels_last_within_rank(Graph& graph, const KernelTable& kernels);
 /// Whether there is anything to choose; the same on all ranks of a stage.
 bool may_move_collectives(const Graph& graph, const KernelTable& kernels);
-/// Of which of the graph's collectives, in order, move images with their channels last.
+/// A digest that tells which of the graph's collectives move images with their channels last.
 std::uint64_t digest_of_moved_collectives(const Graph& graph);
 
 /// Add of another image, and Relu, right after a ChannelsLastConv that nothing else reads, become

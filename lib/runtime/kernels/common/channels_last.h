@@ -1,6 +1,7 @@
 #pragma once
 
 #include <algorithm>
+#include <numeric>
 
 #include "runtime/kernel.h"
 
@@ -18,7 +19,20 @@ inline Shape as_channels_second(Shape shape) {
   return shape;
 }
 
-/// Where an operator of these reads its image as ONNX has it: 1.
+/// The permutations by which a Transpose moves channels there, of images of so many dimensions.
+inline std::vector<std::int64_t> permutation_to_last(std::size_t rank) {
+  Shape order(rank);
+  std::iota(order.begin(), order.end(), 0);
+  return as_channels_last(order);
+}
+
+inline std::vector<std::int64_t> permutation_to_second(std::size_t rank) {
+  Shape order(rank);
+  std::iota(order.begin(), order.end(), 0);
+  return as_channels_second(order);
+}
+
+/// An operator of these that has it as 1 reads its image as ONNX has it.
 inline constexpr const char* channels_second_attribute = "channels_second";
 
 inline bool reads_channels_second(const graph::Node& node) {

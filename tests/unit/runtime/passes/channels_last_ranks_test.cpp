@@ -3,13 +3,11 @@
 
 #include <array>
 #include <catch2/catch.hpp>
-#include <exception>
 #include <numeric>
 #include <set>
-#include <thread>
 
 #include "runtime/collectives.h"
-#include "runtime/comm/thread_communicator.h"
+#include "runtime/comm/ranks.h"
 #include "runtime/run_bytes.h"
 #include "unit/runtime/passes/spelling.h"
 
@@ -120,7 +118,7 @@ struct Sharded {
     return at.op("Conv", {x, at.graph.add_constant("w", weights)}, shape,
                  {{"pads", Ints(4, weights.shape()[2] / 2)}, {"group", groups}});
   }
-  /// Of a whole image: each rank makes some channels of the result.
+  /// A convolution of a whole image, of whose result each rank makes some channels.
   Image conv_by_results(const Image& x, std::int64_t channels, std::int64_t taps) {
     const Tensor w = weights(channels, shape_of(x)[channel_dim], taps);
     Image y{conv(whole, x.whole, w), {}, channel_dim, shares(channels)};
@@ -137,7 +135,8 @@ struct Sharded {
           conv(shards[r], x.of_rank[r], cut(w, 0, x.begin(r), x.begin(r) + x.sizes[r]), x.sizes[r]);
     return y;
   }
-  /// Of an image cut by channels: each rank adds up its own, and the sums are added.
+  /// A convolution of an image cut by channels: each rank sums up its own, and the ranks' sums are
+  /// added.
   Image conv_by_operands(const Image& x, std::int64_t channels, bool scatters) {
     const Tensor w = weights(channels, shape_of(x)[channel_dim], 3);
     Image sums{conv(whole, x.whole, w), {}};
@@ -181,28 +180,17 @@ struct RankResult {
 
 /// Runs all shards, each in a thread, on one input.
 std::vector<RankResult> run_shards(const Sharded& network, const Tensor& x) {
-  auto worlds = make_thread_communicators(ranks, std::chrono::seconds(60));
   std::vector<RankResult> results(ranks);
-  std::vector<std::exception_ptr> errors(ranks);
-  const auto run_rank = [&](std::size_t r) {
-    try {
-      const Graph& shard = network.shards[r].graph;
-      CollectiveContext collectives(*worlds[r]);
-      Executable executable(shard, {.threads = 1, .collectives = &collectives});
-      results[r] = {run(executable, shard, {x}).front(), executable.derived_constant_bytes() +
-                                                             executable.arena_bytes() -
-                                                             executable.scratch_bytes()};
-    } catch (...) {
-      errors[r] = std::current_exception();
-      worlds[r]->abort();
-    }
-  };
-  {
-    std::vector<std::jthread> threads;
-    for (std::size_t r = 0; r < ranks; ++r) threads.emplace_back(run_rank, r);
-  }
-  for (const auto& error : errors)
-    if (error) std::rethrow_exception(error);
+  Ranks::in_threads(ranks, std::chrono::minutes(1))
+      .run_as_rank([&](HostCommunicator& world, const LocalRanks&) {
+        const auto r = static_cast<std::size_t>(world.rank());
+        const Graph& shard = network.shards[r].graph;
+        CollectiveContext collectives(world);
+        Executable executable(shard, {.threads = 1, .collectives = &collectives});
+        results[r].output = run(executable, shard, {x}).front();
+        results[r].bytes = executable.derived_constant_bytes() + executable.arena_bytes() -
+                           executable.scratch_bytes();
+      });
   return results;
 }
 

@@ -1,11 +1,9 @@
 #include <catch2/catch.hpp>
-#include <exception>
 #include <random>
-#include <thread>
 
 #include "base/error.h"
 #include "runtime/collectives.h"
-#include "runtime/comm/thread_communicator.h"
+#include "runtime/comm/ranks.h"
 #include "runtime/devices/cpu_device.h"
 #include "runtime/kernels/collective/collective_group.h"
 #include "runtime/kernels/tables.h"
@@ -173,32 +171,21 @@ struct RankResult {
 /// Runs every rank's graph on its inputs in a thread of its own.
 std::vector<RankResult> run_all(const std::vector<Graph>& graphs,
                                 const std::vector<std::vector<Tensor>>& inputs, bool optimize) {
-  auto worlds = make_thread_communicators(ranks, std::chrono::seconds(60));
   std::vector<RankResult> results(ranks);
-  std::vector<std::exception_ptr> errors(ranks);
-  const auto run_rank = [&](std::size_t r) {
-    try {
-      GroupingDevice device;
-      CollectiveContext collectives(*worlds[r]);
-      Executable executable(
-          graphs[r],
-          {.threads = 1, .collectives = &collectives, .optimize = optimize, .device = &device});
-      results[r].outputs = run(executable, graphs[r], inputs[r]);
-      results[r].counted = collectives.totals();
-      for (std::size_t i = 0; i < inputs[r].size(); ++i) executable.write_input(i, inputs[r][i]);
-      for (const Span& span : executable.profile())
-        if (span.op_type == "CollectiveGroup") ++results[r].groups;
-    } catch (...) {
-      errors[r] = std::current_exception();
-      worlds[r]->abort();
-    }
-  };
-  {
-    std::vector<std::jthread> threads;
-    for (std::size_t r = 0; r < ranks; ++r) threads.emplace_back(run_rank, r);
-  }
-  for (const auto& error : errors)
-    if (error) std::rethrow_exception(error);
+  Ranks::in_threads(ranks, std::chrono::minutes(1))
+      .run_as_rank([&](HostCommunicator& world, const LocalRanks&) {
+        const auto r = static_cast<std::size_t>(world.rank());
+        GroupingDevice device;
+        CollectiveContext collectives(world);
+        Executable executable(
+            graphs[r],
+            {.threads = 1, .collectives = &collectives, .optimize = optimize, .device = &device});
+        results[r].outputs = run(executable, graphs[r], inputs[r]);
+        results[r].counted = collectives.totals();
+        for (std::size_t i = 0; i < inputs[r].size(); ++i) executable.write_input(i, inputs[r][i]);
+        for (const Span& span : executable.profile())
+          if (span.op_type == "CollectiveGroup") ++results[r].groups;
+      });
   return results;
 }
 
