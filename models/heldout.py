@@ -114,7 +114,7 @@ class Case:
 
 
 def export(name, exporter, folder):
-    """model.onnx, and a case for each shape that the model takes."""
+    """model.onnx with the widest case's data, and a case for each shape that the model takes."""
     build, sizes = heldout.HELDOUT[name]
     torch.manual_seed(0)
     sample = build(**sizes)
@@ -141,6 +141,7 @@ def export(name, exporter, folder):
             raise Refused(f"the export: {last_line(str(error))}") from error
         cases.append(Case(shape, feeds, results))
     check_outputs(session, cases[0].feeds, cases[0].results)
+    making.save_test_data(folder, cases[0].feeds, cases[0].results)
     return file, cases
 
 
