@@ -23,19 +23,6 @@ Convolution make_convolution(const KernelRequest& request, const TensorView& ima
   return {slide(request, places_of(weights)), groups, has_bias};
 }
 
-/// Windows over `seen`, one for each place of `windows`.
-ConvolutionSizes make_sizes(const KernelRequest& request, const Convolution& convolution,
-                            const TensorView& seen, const TensorView& windows) {
-  require_type(request, request.inputs[0].type, AllFloats{});
-  return {.windows = windows_of(request, places_of(seen), places_of(windows),
-                                places_of(request.inputs[1]), convolution.slide),
-          .images = request.inputs[0].shape[0],
-          .channels = request.inputs[0].shape[1],
-          .out_channels = request.outputs[0].shape[1],
-          .groups = convolution.groups,
-          .has_bias = convolution.has_bias};
-}
-
 }  // namespace
 
 Convolution convolution_of(const KernelRequest& request) {
@@ -53,12 +40,25 @@ Shape grouped_weights(const Shape& stored, const Convolution& convolution) {
   return weights;
 }
 
+ConvolutionSizes sizes_of(const KernelRequest& request, const Convolution& convolution,
+                          const TensorView& seen, const TensorView& windows) {
+  return {.windows = windows_of(request, places_of(seen), places_of(windows),
+                                places_of(request.inputs[1]), convolution.slide),
+          .images = request.inputs[0].shape[0],
+          .channels = request.inputs[0].shape[1],
+          .out_channels = request.outputs[0].shape[1],
+          .groups = convolution.groups,
+          .has_bias = convolution.has_bias};
+}
+
 ConvolutionSizes convolution_sizes(const KernelRequest& request) {
-  return make_sizes(request, convolution_of(request), request.inputs[0], request.outputs[0]);
+  require_type(request, request.inputs[0].type, AllFloats{});
+  return sizes_of(request, convolution_of(request), request.inputs[0], request.outputs[0]);
 }
 ConvolutionSizes transposed_convolution_sizes(const KernelRequest& request) {
-  return make_sizes(request, transposed_convolution_of(request), request.outputs[0],
-                    request.inputs[0]);
+  require_type(request, request.inputs[0].type, AllFloats{});
+  return sizes_of(request, transposed_convolution_of(request), request.outputs[0],
+                  request.inputs[0]);
 }
 
 }  // namespace autopar::runtime

@@ -30,6 +30,9 @@ struct ConvolutionSizes {
   bool has_bias = false;
 };
 
+/// Windows over `seen`, one for each place of `windows`.
+ConvolutionSizes sizes_of(const KernelRequest& request, const Convolution& convolution,
+                          const TensorView& seen, const TensorView& windows);
 /// Throw Error, too, for a type that is no float.
 ConvolutionSizes convolution_sizes(const KernelRequest& request);
 ConvolutionSizes transposed_convolution_sizes(const KernelRequest& request);

@@ -20,18 +20,6 @@
 namespace autopar::runtime::cpu {
 namespace {
 
-/// Panels from `begin` up to `end`, or tiles.
-struct Range {
-  std::int64_t begin;
-  std::int64_t end;
-
-  std::int64_t count() const { return end - begin; }
-  /// One of `parts` nearly equal ones.
-  Range part(std::int64_t number, std::int64_t parts) const {
-    return {begin + count() * number / parts, begin + count() * (number + 1) / parts};
-  }
-};
-
 /// Where the tensors of a run lie.
 struct DirectData {
   const float* in;      ///< with its padding
@@ -180,33 +168,6 @@ void compute_part(const DirectConvolution& of, const DirectData& data, Range til
   }
 }
 
-/// By how many parts of tiles and of panels threads share the work.
-struct Division {
-  std::int64_t of_tiles = 1;
-  std::int64_t of_panels = 1;
-
-  /// The tiles of the largest part, each with so many panels.
-  std::int64_t largest_part(const DirectConvolution& of) const {
-    return (of.tiles() + of_tiles - 1) / of_tiles * ((of.panels() + of_panels - 1) / of_panels);
-  }
-  /// Each part of the tiles reads all weights, each part of the panels all images.
-  std::int64_t floats_read(const DirectConvolution& of) const {
-    return of_tiles * of.weight_floats() + of_panels * of.sizes.images * of.image_floats;
-  }
-};
-
-/// The one whose largest part is least; of equal ones, that which reads least.
-Division division_of(const DirectConvolution& of, std::int64_t threads) {
-  Division best;
-  const auto cost = [&](const Division& division) {
-    return std::pair(division.largest_part(of), division.floats_read(of));
-  };
-  for (std::int64_t parts = 1; parts <= threads; ++parts)
-    best = std::min(best, {parts, threads / parts},
-                    [&](const Division& a, const Division& b) { return cost(a) < cost(b); });
-  return best;
-}
-
 std::int64_t float_bytes(std::int64_t floats) {
   return floats * static_cast<std::int64_t>(sizeof(float));
 }
@@ -224,7 +185,7 @@ class DirectConvKernel final : public Kernel {
   bool reads(std::size_t input) const override { return input != 1; }
 
   std::int64_t scratch_bytes() const override {
-    return bias_bytes() + graph::aligned(float_bytes(of_.padded_floats()));
+    return bias_bytes() + graph::aligned(float_bytes(of_.padded_numbers()));
   }
 
   void run(const KernelIo& io) override {
@@ -239,7 +200,7 @@ class DirectConvKernel final : public Kernel {
                           io.outputs[0].as<float>(),
                           has_relu_};
     const std::int64_t padded_rows = of_.is_padded ? of_.sizes.images * of_.rows.extent : 0;
-    const std::int64_t parts = division_.of_tiles * division_.of_panels;
+    const std::int64_t parts = division_.parts();
 #pragma omp parallel num_threads(threads_) if (parts > 1)
     {
       if (of_.is_padded) {
@@ -248,9 +209,7 @@ class DirectConvKernel final : public Kernel {
       }
 #pragma omp for nowait
       for (std::int64_t part = 0; part < parts; ++part)
-        compute_part(of_, data,
-                     Range{0, of_.tiles()}.part(part / division_.of_panels, division_.of_tiles),
-                     Range{0, of_.panels()}.part(part % division_.of_panels, division_.of_panels));
+        compute_part(of_, data, division_.tiles(of_, part), division_.panels(of_, part));
     }
   }
 
@@ -275,32 +234,6 @@ class DirectConvKernel final : public Kernel {
   std::shared_ptr<std::byte> panels_;
 };
 
-/// Floats of the images with all padding that windows may see; nullopt where lists do not fit.
-std::optional<std::int64_t> most_padded_floats(const graph::Node& node, const TensorView& image,
-                                               const TensorView& weights, const TensorView& out) {
-  const std::size_t dimensions = image.shape.size() - 2;
-  const std::vector<std::int64_t> ones(dimensions, 1);
-  const std::vector<std::int64_t> strides = node.ints_attribute("strides", ones);
-  const std::vector<std::int64_t> dilations = node.ints_attribute("dilations", ones);
-  if (strides.size() != dimensions || dilations.size() != dimensions ||
-      weights.shape.size() != dimensions + 2)
-    return std::nullopt;
-  std::int64_t floats = image.shape.front() * weights.shape[1] *
-                        std::max<std::int64_t>(node.int_attribute("group", 1), 1);
-  for (std::size_t d = 0; d < dimensions; ++d)
-    floats *= (out.shape[d + 1] - 1) * strides[d] + (weights.shape[d + 2] - 1) * dilations[d] + 1;
-  return floats;
-}
-
-/// Whether a copy of the images with their padding is small, or not much larger than they are. Wide
-/// dilations of large images would take many times their memory.
-bool is_copy_small(const graph::Node& node, std::span<const TensorView> inputs,
-                   const TensorView& out) {
-  constexpr std::int64_t small = 2 << 20;
-  const auto floats = most_padded_floats(node, inputs[0], inputs[1], out);
-  return floats && *floats <= std::max(2 * inputs[0].elements(), small);
-}
-
 }  // namespace
 
 bool serves_direct_conv(const graph::Node& node, std::span<const TensorView> inputs,
@@ -314,7 +247,7 @@ bool serves_direct_conv(const graph::Node& node, std::span<const TensorView> inp
   return simd_level() == SimdLevel::avx2 && fills_vectors &&
          std::ranges::all_of(inputs, is_float) &&
          (!is_given(inputs, 3) || inputs[3].shape == outputs[0].shape) &&
-         is_copy_small(node, inputs, outputs[0]);
+         has_small_copy(node, inputs, std::span(outputs[0].shape).subspan(1));
 }
 
 std::unique_ptr<Kernel> make_direct_conv(const KernelRequest& last) {
@@ -323,7 +256,7 @@ std::unique_ptr<Kernel> make_direct_conv(const KernelRequest& last) {
          last.node.name);
   const KernelRequest request = with_channels_second(last);
   DirectConvolution of(convolution_sizes(request), reads_channels_second(request.node));
-  const std::int64_t bytes = float_bytes(of.weight_floats());
+  const std::int64_t bytes = float_bytes(of.weight_numbers());
   const auto make_panels = [&] {
     auto panels = request.device.allocate(bytes);
     write_panels(of, request.inputs[1].as<const float>(), reinterpret_cast<float*>(panels.get()));

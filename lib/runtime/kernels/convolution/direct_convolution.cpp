@@ -1,6 +1,8 @@
 #include "runtime/kernels/convolution/direct_convolution.h"
 
 #include <algorithm>
+#include <optional>
+#include <utility>
 
 namespace autopar::runtime::cpu {
 namespace {
@@ -18,13 +20,13 @@ struct Seen {
   std::int64_t taps;
 };
 
-constexpr std::int64_t chunk_floats = 512;
+constexpr std::int64_t chunk_numbers = 512;
 
 /// In pieces that fit a chunk.
 void append(std::vector<Seen>& list, Seen seen) {
   while (seen.stretch.length > 0) {
     Seen piece = seen;
-    piece.stretch.length = std::min(seen.stretch.length, chunk_floats);
+    piece.stretch.length = std::min(seen.stretch.length, chunk_numbers);
     list.push_back(piece);
     seen.stretch.offset += piece.stretch.length;
     seen.stretch.depth += piece.stretch.length;
@@ -35,15 +37,13 @@ void append(std::vector<Seen>& list, Seen seen) {
 /// All stretches. Neighbouring taps of a row are one, where their channels lie together.
 std::vector<Seen> seen_by_window(const DirectConvolution& of) {
   const Windows& windows = of.sizes.windows;
-  const bool are_taps_together =
-      of.sizes.groups == 1 && (windows.dilations[width] == 1 || of.columns.taps == 1);
-  const std::int64_t together = are_taps_together ? of.columns.taps : 1;
+  const std::int64_t together = of.taps_together();
   const std::int64_t length = together * of.group_channels();
   std::vector<Seen> list;
   std::int64_t depth = 0;
   for (std::int64_t y = 0; y < of.rows.taps; ++y)
     for (std::int64_t x = 0; x < of.columns.taps; x += together, depth += length) {
-      const std::int64_t offset = y * windows.dilations[height] * of.row_floats +
+      const std::int64_t offset = y * windows.dilations[height] * of.row_numbers +
                                   x * windows.dilations[width] * of.sizes.channels;
       append(list, {{offset, depth, length}, y, x, together});
     }
@@ -56,7 +56,7 @@ DirectConvolution::Sight chunks_of(const std::vector<Seen>& list, IsSeen is_seen
   DirectConvolution::Sight sight{{}, {0}};
   std::int64_t in_chunk = 0;
   for (const Seen& seen : list) {
-    if (in_chunk + seen.stretch.length > chunk_floats) {
+    if (in_chunk + seen.stretch.length > chunk_numbers) {
       sight.chunks.push_back(sight.stretches.size());
       in_chunk = 0;
     }
@@ -124,6 +124,35 @@ float* copy_places(const DirectConvolution& of, const float* in, std::int64_t im
   return to + (end - begin) * channels;
 }
 
+/// Numbers of the images with all padding that windows may see; nullopt where lists do not fit.
+std::optional<std::int64_t> most_padded_numbers(const graph::Node& node, const TensorView& image,
+                                                const TensorView& weights,
+                                                std::span<const std::int64_t> out_places) {
+  const std::size_t dimensions = image.shape.size() - 2;
+  const std::vector<std::int64_t> ones(dimensions, 1);
+  const std::vector<std::int64_t> strides = node.ints_attribute("strides", ones);
+  const std::vector<std::int64_t> dilations = node.ints_attribute("dilations", ones);
+  if (strides.size() != dimensions || dilations.size() != dimensions ||
+      weights.shape.size() != dimensions + 2)
+    return std::nullopt;
+  std::int64_t numbers = image.shape.front() * weights.shape[1] *
+                         std::max<std::int64_t>(node.int_attribute("group", 1), 1);
+  for (std::size_t d = 0; d < dimensions; ++d)
+    numbers *= (out_places[d] - 1) * strides[d] + (weights.shape[d + 2] - 1) * dilations[d] + 1;
+  return numbers;
+}
+
+/// The tiles of the largest part, each with so many panels.
+std::int64_t largest_part(const DirectConvolution& of, const Division& division) {
+  return divided(of.tiles(), division.of_tiles) * divided(of.panels(), division.of_panels);
+}
+
+/// Each part of the tiles reads all weights, each part of the panels all images.
+std::int64_t numbers_read(const DirectConvolution& of, const Division& division) {
+  return division.of_tiles * of.weight_numbers() +
+         division.of_panels * of.sizes.images * of.image_numbers;
+}
+
 }  // namespace
 
 SeenExtent::SeenExtent(const Windows& of, int dimension) {
@@ -151,8 +180,8 @@ DirectConvolution::DirectConvolution(const ConvolutionSizes& of, bool has_second
       columns(of.windows, width),
       has_channels_second(has_second),
       is_padded(has_channels_second || !rows.is_inside || !columns.is_inside),
-      row_floats((is_padded ? columns.extent : of.windows.in[width]) * of.channels),
-      image_floats((is_padded ? rows.extent : of.windows.in[height]) * row_floats),
+      row_numbers((is_padded ? columns.extent : of.windows.in[width]) * of.channels),
+      image_numbers((is_padded ? rows.extent : of.windows.in[height]) * row_numbers),
       depth(rows.taps * columns.taps * group_channels()) {
   const std::vector<Seen> list = seen_by_window(*this);
   sight = chunks_of(list, [](const Seen&) { return true; });
@@ -170,9 +199,27 @@ std::int64_t DirectConvolution::window_offset(std::int64_t window) const {
   const std::int64_t image = window / of.out_places();
   const Place place(window % of.out_places(), of.out);
   const std::int64_t inside =
-      is_padded ? 0 : rows.begin * row_floats + columns.begin * sizes.channels;
-  return inside + image * image_floats + place.at[height] * of.strides[height] * row_floats +
+      is_padded ? 0 : rows.begin * row_numbers + columns.begin * sizes.channels;
+  return inside + image * image_numbers + place.at[height] * of.strides[height] * row_numbers +
          place.at[width] * of.strides[width] * sizes.channels;
+}
+
+Division division_of(const DirectConvolution& of, std::int64_t threads) {
+  Division best;
+  const auto cost = [&](const Division& division) {
+    return std::pair(largest_part(of, division), numbers_read(of, division));
+  };
+  for (std::int64_t parts = 1; parts <= threads; ++parts)
+    best = std::min(best, {parts, threads / parts},
+                    [&](const Division& a, const Division& b) { return cost(a) < cost(b); });
+  return best;
+}
+
+bool has_small_copy(const graph::Node& node, std::span<const TensorView> inputs,
+                    std::span<const std::int64_t> out_places) {
+  constexpr std::int64_t small = 2 << 20;
+  const auto numbers = most_padded_numbers(node, inputs[0], inputs[1], out_places);
+  return numbers && *numbers <= std::max(2 * inputs[0].elements(), small);
 }
 
 void write_padded_row(const DirectConvolution& of, const float* in, std::int64_t y, float* to) {
@@ -183,8 +230,8 @@ void write_padded_row(const DirectConvolution& of, const float* in, std::int64_t
   const std::int64_t begin = std::max<std::int64_t>(of.columns.begin, 0);
   const std::int64_t end =
       std::min<std::int64_t>(of.columns.begin + of.columns.extent, windows.in[width]);
-  to += y * of.row_floats;
-  float* const to_end = to + of.row_floats;
+  to += y * of.row_numbers;
+  float* const to_end = to + of.row_numbers;
   if (row >= 0 && row < windows.in[height] && begin < end) {
     float* const inside = to + (begin - of.columns.begin) * channels;
     std::fill(to, inside, 0.0F);

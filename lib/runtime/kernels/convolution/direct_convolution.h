@@ -7,7 +7,7 @@
 #include "runtime/kernels/convolution/convolution.h"
 
 /// A convolution of images whose channels are last, without a matrix of windows: in an image with
-/// its padding written out, what windows see lies in the same stretches behind the first float of
+/// its padding written out, what windows see lies in the same stretches behind the first number of
 /// each ("The Indirect Convolution Algorithm", Dukhan, 2019, whose table of pointers this makes
 /// unnecessary).
 namespace autopar::runtime::cpu {
@@ -33,11 +33,11 @@ struct DirectConvolution {
     std::vector<Stretch> stretches;
     std::vector<std::size_t> chunks;  ///< the first stretch of each, and the end of the last
 
-    /// Floats of a chunk.
+    /// Numbers of a chunk.
     std::int64_t depth(std::size_t i) const {
-      std::int64_t floats = 0;
-      for (const Stretch& stretch : chunk(i)) floats += stretch.length;
-      return floats;
+      std::int64_t numbers = 0;
+      for (const Stretch& stretch : chunk(i)) numbers += stretch.length;
+      return numbers;
     }
     std::size_t count() const { return chunks.size() - 1; }
     std::span<const Stretch> chunk(std::size_t i) const {
@@ -48,11 +48,11 @@ struct DirectConvolution {
   ConvolutionSizes sizes;
   SeenExtent rows;
   SeenExtent columns;
-  bool has_channels_second;   ///< the image as it is given
-  bool is_padded;             ///< windows slide over a copy of the image, with padding
-  std::int64_t row_floats;    ///< of what they slide over
-  std::int64_t image_floats;  ///< of the same
-  std::int64_t depth;         ///< floats that a window sees
+  bool has_channels_second;    ///< the image as it is given
+  bool is_padded;              ///< windows slide over a copy of the image, with padding
+  std::int64_t row_numbers;    ///< of what they slide over
+  std::int64_t image_numbers;  ///< of the same
+  std::int64_t depth;          ///< numbers that a window sees
   Sight sight;
   std::vector<Sight> sights;  ///< by tile; empty where most tiles see all
 
@@ -61,10 +61,15 @@ struct DirectConvolution {
 
   std::int64_t group_channels() const { return sizes.channels / sizes.groups; }
   std::int64_t group_columns() const { return sizes.out_channels / sizes.groups; }
+  /// Taps of a row whose channels lie one behind the other.
+  std::int64_t taps_together() const {
+    const bool are_neighbours = sizes.windows.dilations[width] == 1 || columns.taps == 1;
+    return sizes.groups == 1 && are_neighbours ? columns.taps : 1;
+  }
   std::int64_t group_panels() const;
   std::int64_t panels() const { return sizes.groups * group_panels(); }
-  std::int64_t weight_floats() const { return panels() * depth * panel_columns; }
-  std::int64_t padded_floats() const { return is_padded ? sizes.images * image_floats : 0; }
+  std::int64_t weight_numbers() const { return panels() * depth * panel_columns; }
+  std::int64_t padded_numbers() const { return is_padded ? sizes.images * image_numbers : 0; }
 
   std::int64_t windows() const { return sizes.images * sizes.windows.out_places(); }
   std::int64_t tiles() const;
@@ -72,12 +77,47 @@ struct DirectConvolution {
   std::int64_t first_window(std::int64_t tile) const {
     return windows() / tiles() * tile + std::min(tile, windows() % tiles());
   }
-  /// The first float that a window of the first group sees, from the first of what they slide over.
+  /// The first number that a window of the first group sees, from the first of what they slide
+  /// over.
   std::int64_t window_offset(std::int64_t window) const;
   const Sight& sight_of(std::int64_t tile) const {
     return sights.empty() ? sight : sights[static_cast<std::size_t>(tile)];
   }
 };
+
+/// Tiles or panels from `begin` up to `end`.
+struct Range {
+  std::int64_t begin;
+  std::int64_t end;
+
+  std::int64_t count() const { return end - begin; }
+  /// One of `parts` nearly equal ones.
+  Range part(std::int64_t number, std::int64_t parts) const {
+    return {begin + count() * number / parts, begin + count() * (number + 1) / parts};
+  }
+};
+
+/// By how many parts of tiles and of panels threads share the work.
+struct Division {
+  std::int64_t of_tiles = 1;
+  std::int64_t of_panels = 1;
+
+  std::int64_t parts() const { return of_tiles * of_panels; }
+  Range tiles(const DirectConvolution& of, std::int64_t part) const {
+    return Range{0, of.tiles()}.part(part / of_panels, of_tiles);
+  }
+  Range panels(const DirectConvolution& of, std::int64_t part) const {
+    return Range{0, of.panels()}.part(part % of_panels, of_panels);
+  }
+};
+
+/// The one whose largest part is least; of equal ones, that which reads least.
+Division division_of(const DirectConvolution& of, std::int64_t threads);
+
+/// Whether a copy of a Conv's images with their padding is small, or not much larger than they are.
+/// Wide dilations of large images would take many times their memory.
+bool has_small_copy(const graph::Node& node, std::span<const TensorView> inputs,
+                    std::span<const std::int64_t> out_places);
 
 /// Writes row `y` of all padded images' rows.
 void write_padded_row(const DirectConvolution& of, const float* in, std::int64_t y, float* to);

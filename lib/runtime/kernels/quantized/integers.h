@@ -67,12 +67,16 @@ inline ProductStrides byte_strides(const KernelRequest& request, const Product& 
   return ProductStrides(product);
 }
 
-/// The convolution of the node's first two inputs.
+/// The convolution of the node's first two inputs, and its sizes.
 inline Convolution byte_convolution(const KernelRequest& request) {
   return convolution_of({request.node,
                          {request.inputs.at(0), request.inputs.at(1)},
                          {request.outputs.at(0)},
                          request.device});
+}
+
+inline ConvolutionSizes byte_convolution_sizes(const KernelRequest& request) {
+  return sizes_of(request, byte_convolution(request), request.inputs.at(0), request.outputs.at(0));
 }
 
 }  // namespace autopar::runtime
