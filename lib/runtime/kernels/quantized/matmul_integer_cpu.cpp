@@ -10,6 +10,8 @@
 #include "graph/arena.h"
 #include "runtime/kernels/common/loops.h"
 #include "runtime/kernels/product/onednn_product.h"
+#include "runtime/kernels/quantized/byte_matmul.h"
+#include "runtime/kernels/quantized/byte_tile.h"
 #include "runtime/kernels/quantized/integers.h"
 #include "runtime/kernels/quantized/kernels.h"
 
@@ -185,7 +187,9 @@ class OnednnMatMulInteger final : public Kernel {
 std::unique_ptr<Kernel> make_matmul_integer(const KernelRequest& request) {
   auto plain = make_matmul_integer_loops(request);  // checks the types
   const Product product = byte_product(request);
-  if (!adds_bytes_exactly() || product.is_empty() || product.depth == 0) return plain;
+  if (product.is_empty() || product.depth == 0) return plain;
+  if (has_byte_tiles()) return make_tiled_matmul_integer(request, product);
+  if (!adds_bytes_exactly()) return plain;
   try {
     return std::make_unique<OnednnMatMulInteger>(request, product);
   } catch (const dnnl::error&) {

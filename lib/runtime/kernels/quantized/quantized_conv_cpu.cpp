@@ -6,6 +6,8 @@
 #include "runtime/kernels/common/loops.h"
 #include "runtime/kernels/cpu/onednn.h"
 #include "runtime/kernels/product/onednn_product.h"
+#include "runtime/kernels/quantized/byte_conv.h"
+#include "runtime/kernels/quantized/byte_tile.h"
 #include "runtime/kernels/quantized/integers.h"
 #include "runtime/kernels/quantized/kernels.h"
 
@@ -166,27 +168,36 @@ bool reaches_far(const graph::Node& node, const Shape& image, const Shape& weigh
   return false;
 }
 
+/// Whether there is something to multiply, and a way to add it up exactly.
+bool can_multiply_bytes(const graph::Node& node, std::span<const TensorView> inputs,
+                        std::span<const TensorView> outputs) {
+  if (inputs[0].elements() == 0 || inputs[1].elements() == 0) return false;
+  if (has_byte_tiles()) return can_tile_byte_conv(node, inputs, outputs);
+  return adds_bytes_exactly() && inputs[0].shape.size() <= 2 + Windows::dimensions &&
+         !reaches_far(node, inputs[0].shape, inputs[1].shape);
+}
+
 }  // namespace
 
 bool serves_quantized_conv(const graph::Node& node, std::span<const TensorView> inputs,
                            std::span<const TensorView> outputs) {
   if (outputs[0].elements() == 0) return true;
-  return adds_bytes_exactly() && inputs[0].elements() > 0 && inputs[1].elements() > 0 &&
-         inputs[0].shape.size() <= 2 + Windows::dimensions &&
-         !reaches_far(node, inputs[0].shape, inputs[1].shape);
+  return can_multiply_bytes(node, inputs, outputs) &&
+         (!has_byte_tiles() || pays_tiled_byte_conv(node, inputs));
 }
 
 std::unique_ptr<Kernel> make_quantized_conv(const KernelRequest& request) {
   if (request.outputs[0].elements() == 0) return std::make_unique<NoWork>();
-  return make_byte_convolution(request, of_quantized_conv);
+  return has_byte_tiles() ? make_tiled_quantized_conv(request)
+                          : make_byte_convolution(request, of_quantized_conv);
 }
 
 std::unique_ptr<Kernel> make_conv_integer(const KernelRequest& request) {
   auto plain = make_conv_integer_loops(request);  // checks types and shapes
-  const bool is_served = request.outputs[0].elements() > 0 &&
-                         serves_quantized_conv(request.node, request.inputs, request.outputs) &&
-                         has_symmetric_weights(request);
-  if (!is_served) return plain;
+  if (request.outputs[0].elements() == 0 || !has_symmetric_weights(request) ||
+      !can_multiply_bytes(request.node, request.inputs, request.outputs))
+    return plain;
+  if (has_byte_tiles()) return make_tiled_conv_integer(request);
   try {
     return make_byte_convolution(request, of_conv_integer);
   } catch (const dnnl::error&) {

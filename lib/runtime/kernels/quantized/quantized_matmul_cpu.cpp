@@ -1,6 +1,8 @@
 #include "graph/arena.h"
 #include "runtime/kernels/common/kernel_arguments.h"
 #include "runtime/kernels/product/onednn_product.h"
+#include "runtime/kernels/quantized/byte_matmul.h"
+#include "runtime/kernels/quantized/byte_tile.h"
 #include "runtime/kernels/quantized/integers.h"
 #include "runtime/kernels/quantized/kernels.h"
 
@@ -102,13 +104,16 @@ class QuantizedMatMul final : public Kernel {
 
 std::unique_ptr<Kernel> make_quantized_matmul(const KernelRequest& request) {
   if (request.outputs[0].elements() == 0) return std::make_unique<NoWork>();
-  return std::make_unique<QuantizedMatMul>(request, byte_product(request));
+  const Product product = byte_product(request);
+  if (has_byte_tiles()) return make_tiled_quantized_matmul(request, product);
+  return std::make_unique<QuantizedMatMul>(request, product);
 }
 
 bool serves_quantized_matmul(const graph::Node&, std::span<const TensorView> inputs,
                              std::span<const TensorView> outputs) {
   if (outputs[0].elements() == 0) return true;
-  return adds_bytes_exactly() && inputs[0].elements() > 0 && inputs[1].elements() > 0;
+  return (adds_bytes_exactly() || has_byte_tiles()) && inputs[0].elements() > 0 &&
+         inputs[1].elements() > 0;
 }
 
 }  // namespace autopar::runtime::cpu

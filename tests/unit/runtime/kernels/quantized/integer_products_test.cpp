@@ -31,6 +31,18 @@ Tensor random_bytes(Random& random, DataType type, const Shape& shape) {
                                 : random_in(type, shape, random, 0, 256);
 }
 
+/// Weights of which few are so large that the sum of two products by 255 does not fit 16 bits: of
+/// each `distance`, two that follow one another.
+Tensor rarely_large(Random& random, DataType type, const Shape& shape, std::size_t distance) {
+  const double middle = type == DataType::uint8 ? 128 : 0;
+  std::vector<double> weights;
+  for (std::int64_t i = 0; i < graph::num_elements(shape); ++i)
+    weights.push_back(middle + static_cast<double>(random() % 129) - 64);
+  for (std::size_t i = 0; i + 1 < weights.size(); i += distance)
+    weights[i] = weights[i + 1] = middle + (random() % 2 == 0 ? 127 : -128);
+  return tensor_of(type, shape, weights);
+}
+
 /// The value of a tensor's element at an index of the result, aligned at the right.
 double zero_at(const std::optional<Tensor>& zero, std::int64_t place) {
   if (!zero) return 0;
@@ -69,6 +81,18 @@ std::vector<double> product(const Tensor& a, const Tensor& b, const std::optiona
   return result;
 }
 
+/// The numbers of matrices of this shape with rows and columns swapped.
+std::vector<double> transposed(const std::vector<double>& numbers, const Shape& shape) {
+  const auto rows = static_cast<std::size_t>(shape[shape.size() - 2]);
+  const auto columns = static_cast<std::size_t>(shape.back());
+  std::vector<double> result(numbers.size());
+  for (std::size_t i = 0; i < numbers.size(); ++i) {
+    const std::size_t in_matrix = i % (rows * columns);
+    result[i - in_matrix + in_matrix % columns * rows + in_matrix / columns] = numbers[i];
+  }
+  return result;
+}
+
 }  // namespace
 
 TEST_CASE("MatMulInteger of signed and unsigned bytes, with zero points of each kind") {
@@ -99,6 +123,39 @@ TEST_CASE("MatMulInteger of signed and unsigned bytes, with zero points of each 
             REQUIRE(doubles(run_node(run).front()) == product(a, b, a_zero, b_zero, shapes.out));
           }
         }
+}
+
+TEST_CASE("MatMulInteger of the largest bytes by weights of which few are large") {
+  Random random(5);
+  const std::vector<Operands> shapes = {{{13, 64}, {64, 16}, {13, 16}},
+                                        {{1, 130}, {130, 50}, {1, 50}},
+                                        {{40, 515}, {515, 33}, {40, 33}},
+                                        {{2, 7, 66}, {2, 66, 20}, {2, 7, 20}}};
+  for (const Operands& of : shapes)
+    for (const DataType a_type : {DataType::int8, DataType::uint8})
+      for (const DataType b_type : {DataType::int8, DataType::uint8})
+        for (const bool is_largest : {false, true})
+          for (const bool is_along_columns : {false, true}) {
+            const double largest = a_type == DataType::int8 ? 127 : 255;
+            const std::vector<double> all(static_cast<std::size_t>(graph::num_elements(of.a)),
+                                          largest);
+            const Tensor a =
+                is_largest ? tensor_of(a_type, of.a, all) : random_bytes(random, a_type, of.a);
+            // Two that follow one another along the depth, which is the last dimension but one.
+            Shape swapped = of.b;
+            std::swap(swapped[swapped.size() - 2], swapped.back());
+            const Tensor rows = rarely_large(random, b_type, swapped, 400);
+            const Tensor b = is_along_columns
+                                 ? rarely_large(random, b_type, of.b, 400)
+                                 : tensor_of(b_type, of.b, transposed(doubles(rows), swapped));
+            const Tensor a_zero = random_bytes(random, a_type, {});
+            const Tensor b_zero = random_bytes(random, b_type, {});
+            const NodeRun run{
+                "MatMulInteger", {}, {a, b, a_zero, b_zero}, {{DataType::int32, of.out}}, {1}};
+            CAPTURE(graph::to_string(of.a), name_of(a_type), name_of(b_type), is_largest,
+                    is_along_columns);
+            REQUIRE(doubles(run_node(run).front()) == product(a, b, a_zero, b_zero, of.out));
+          }
 }
 
 /// Whether the device has kernels that the compiler would take for the only node.
@@ -272,6 +329,11 @@ const std::vector<ConvolutionCase> convolutions = {
     {{2, 3, 7, 6}, {4, 3, 3, 2}, {2, 4, 4, 3}, 1, {2, 2}, {1, 1}, {1, 0, 1, 1}},
     {{1, 4, 9}, {6, 2, 3}, {1, 6, 7}, 2, {1}, {2}, {1, 1}},
     {{1, 300, 5}, {2, 300, 3}, {1, 2, 5}, 1, {1}, {1}, {1, 1}},
+    {{3, 20, 9, 11}, {37, 20, 3, 3}, {3, 37, 9, 9}, 1, {1, 1}, {1, 2}, {1, 1, 1, 1}},
+    {{2, 10, 13, 12}, {18, 5, 3, 3}, {2, 18, 7, 6}, 2, {2, 2}, {1, 1}, {1, 1, 1, 1}},
+    {{1, 3, 20, 20}, {24, 3, 5, 5}, {1, 24, 10, 10}, 1, {2, 2}, {1, 1}, {2, 2, 2, 2}},
+    {{1, 64, 12, 10}, {16, 64, 1, 1}, {1, 16, 12, 10}, 1, {1, 1}, {1, 1}, {0, 0, 0, 0}},
+    {{1, 6, 4, 4}, {8, 6, 3, 3}, {1, 8, 4, 4}, 1, {1, 1}, {3, 3}, {3, 3, 3, 3}},
     {{1, 2, 4, 4, 4},
      {2, 1, 2, 2, 2},
      {1, 2, 3, 3, 3},
@@ -311,9 +373,11 @@ TEST_CASE("ConvInteger and QLinearConv against the definition of a convolution")
   for (const ConvolutionCase& c : convolutions)
     for (const DataType x_type : {DataType::int8, DataType::uint8})
       for (const DataType w_type : {DataType::int8, DataType::uint8})
-        for (const bool is_symmetric : {false, true}) {
+        for (const int kind : {0, 1, 2}) {
+          const bool is_symmetric = kind > 0;
           const Tensor x = random_bytes(random, x_type, c.x);
-          const Tensor w = random_bytes(random, w_type, c.w);
+          const Tensor w = kind == 2 ? rarely_large(random, w_type, c.w, 300)
+                                     : random_bytes(random, w_type, c.w);
           const Tensor x_zero = random_bytes(random, x_type, {});
           // Around zero, and known early, weights are kept in another layout.
           const std::vector<double> middle(static_cast<std::size_t>(c.w[0]),
@@ -325,7 +389,7 @@ TEST_CASE("ConvInteger and QLinearConv against the definition of a convolution")
                                                             {"strides", c.strides},
                                                             {"dilations", c.dilations},
                                                             {"pads", c.pads}};
-          CAPTURE(graph::to_string(c.x), name_of(x_type), name_of(w_type));
+          CAPTURE(graph::to_string(c.x), name_of(x_type), name_of(w_type), kind);
           std::vector<double> sums = convolution(c, x, w, number_at(x_zero, 0), doubles(w_zero));
           REQUIRE(doubles(run_node({"ConvInteger",
                                     attributes,
