@@ -52,6 +52,12 @@ std::vector<std::int64_t> widened_parts(const Tensor& tensor) {
   return result;
 }
 
+/// Memory as it was.
+std::shared_ptr<std::byte> allocate(std::int64_t bytes) {
+  return {static_cast<std::byte*>(::operator new(static_cast<std::size_t>(bytes), alignment)),
+          [](std::byte* data) { ::operator delete(data, alignment); }};
+}
+
 }  // namespace
 
 Shape row_major_strides(const Shape& shape) {
@@ -102,12 +108,9 @@ Tensor Tensor::mapped(DataType type, Shape shape, const std::byte* data,
 
 Tensor Tensor::zeros(DataType type, Shape shape) {
   const std::int64_t bytes = bytes_of(type, num_elements(shape));
-  auto* memory =
-      static_cast<std::byte*>(::operator new(static_cast<std::size_t>(bytes), alignment));
-  const std::shared_ptr<std::byte> owner(
-      memory, [](std::byte* data) { ::operator delete(data, alignment); });
-  std::memset(memory, 0, static_cast<std::size_t>(bytes));
-  Tensor result(type, std::move(shape), memory, owner);
+  const std::shared_ptr<std::byte> memory = allocate(bytes);
+  std::memset(memory.get(), 0, static_cast<std::size_t>(bytes));
+  Tensor result(type, std::move(shape), memory.get(), memory);
   result.writable_ = true;
   return result;
 }
@@ -197,10 +200,12 @@ Tensor Tensor::reshaped(Shape shape) const {
 
 Tensor Tensor::contiguous_copy() const {
   require(has_data(), "contiguous_copy() reads a tensor that has data");
-  Tensor result = zeros(type_, shape_);
-  std::byte* out = result.mutable_bytes().data();
+  const std::shared_ptr<std::byte> memory = allocate(size_bytes());
+  std::byte* out = memory.get();
   for_each_run(
       [&out](std::span<const std::byte> run) { out = std::copy(run.begin(), run.end(), out); });
+  Tensor result(type_, shape_, memory.get(), memory);
+  result.writable_ = true;
   return result;
 }
 

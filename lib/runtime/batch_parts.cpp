@@ -70,11 +70,11 @@ InputParts parts_of(const bundle::MetaInfo& info, const bundle::ProfileInfo& pro
     const Tensor& whole = input->second;
     std::vector<Tensor>& of_port = parts[port.name];
     if (!port.batch) {
-      of_port.push_back(whole.slice(*ranges).contiguous_copy());
+      of_port.push_back(whole.slice(*ranges));
       continue;
     }
     for (int m = 0; m < info.microbatches; ++m)
-      of_port.push_back(microbatch_of(port, whole, m).slice(*ranges).contiguous_copy());
+      of_port.push_back(microbatch_of(port, whole, m).slice(*ranges));
   }
   return parts;
 }

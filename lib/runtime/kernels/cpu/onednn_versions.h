@@ -26,7 +26,6 @@ struct Layout {
 
 #if DNNL_VERSION_MAJOR >= 3
 
-using Softmax = dnnl::softmax_forward;
 using Pooling = dnnl::pooling_forward;
 
 /// `arguments` are those that both versions have, but for the engine and the attributes.
@@ -94,7 +93,6 @@ inline void take_zero_point(dnnl::primitive_attr& attributes, int argument) {
 
 #else
 
-using Softmax = dnnl::softmax_v2_forward;
 using Pooling = dnnl::pooling_v2_forward;
 
 template <typename Primitive, typename... Arguments>

@@ -36,8 +36,10 @@ struct Blocks {
   std::int64_t bytes_each = 0;
 };
 
-/// Sum over blocks of scale times q a, of whole lanes, which are added up once, at the end.
-template <int lanes, int bits>
+/// Sum over blocks of scale times q a, of whole groups of lanes, which are added up once, at the
+/// end. Each group, and each number of a byte, has a sum of its own within a block: an addition
+/// waits for the one before it.
+template <int lanes, int bits, int groups>
 [[gnu::always_inline]] inline float dot_in_lanes(const Blocks& blocks) {
   using Floats = typename Vector<lanes>::Floats;
   constexpr int parts = 8 / bits;
@@ -46,17 +48,21 @@ template <int lanes, int bits>
   const std::uint8_t* bytes = blocks.bytes;
   const float* a = blocks.a;
   for (std::int64_t block = 0; block < blocks.count; ++block) {
-    Floats sum{};
-    for (std::int64_t i = 0; i < blocks.bytes_each; i += lanes) {
-      typename Vector<lanes>::Integers packed;
-      for (int lane = 0; lane < lanes; ++lane) packed[lane] = bytes[i + lane];
-      for (int part = 0; part < parts; ++part) {
-        Floats own;
-        std::memcpy(&own, a + part * blocks.bytes_each + i, sizeof own);
-        sum += own * __builtin_convertvector((packed >> (part * bits)) & mask, Floats);
+    Floats own[groups * parts] = {};
+    for (std::int64_t i = 0; i < blocks.bytes_each; i += groups * lanes)
+      for (int group = 0; group < groups; ++group) {
+        const std::int64_t first = i + group * lanes;
+        typename Vector<lanes>::Integers packed;
+        for (int lane = 0; lane < lanes; ++lane) packed[lane] = bytes[first + lane];
+        for (int part = 0; part < parts; ++part) {
+          Floats numbers;
+          std::memcpy(&numbers, a + part * blocks.bytes_each + first, sizeof numbers);
+          own[group * parts + part] +=
+              numbers * __builtin_convertvector((packed >> (part * bits)) & mask, Floats);
+        }
       }
-    }
-    sums += blocks.scales[block] * sum;
+    for (int i = 1; i < groups * parts; ++i) own[0] += own[i];
+    sums += blocks.scales[block] * own[0];
     bytes += blocks.bytes_each;
     a += parts * blocks.bytes_each;
   }
@@ -86,8 +92,12 @@ template <int bits>
 template <int lanes, int bits>
 struct Dot {
   [[gnu::always_inline]] static inline void run(const Blocks& blocks, float& sum) {
-    sum = blocks.bytes_each % lanes == 0 ? dot_in_lanes<lanes, bits>(blocks)
-                                         : dot_by_element<bits>(blocks);
+    if (blocks.bytes_each % (2 * lanes) == 0)
+      sum = dot_in_lanes<lanes, bits, 2>(blocks);
+    else if (blocks.bytes_each % lanes == 0)
+      sum = dot_in_lanes<lanes, bits, 1>(blocks);
+    else
+      sum = dot_by_element<bits>(blocks);
   }
 };
 
