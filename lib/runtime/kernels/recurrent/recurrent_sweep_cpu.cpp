@@ -5,11 +5,13 @@
 
 #include <omp.h>
 
+#include <array>
 #include <cstring>
 
 #include "base/simd_clones.h"
 #include "graph/arena.h"
 #include "runtime/device.h"
+#include "runtime/kernels/convolution/conv_tile.h"
 #include "runtime/kernels/cpu/lanes.h"
 #include "runtime/kernels/recurrent/kernels.h"
 #include "runtime/kernels/recurrent/recurrent_cell.h"
@@ -89,6 +91,43 @@ void multiply(const RowProducts& of) {
   run(of);
 }
 
+/// Of several elements of the batch, weights are worth packing: a tile of a convolution multiplies
+/// them without adding lanes up in the end.
+constexpr std::int64_t least_packed_batch = 3;
+constexpr std::int64_t least_packed_steps = 8;  ///< as many as packing takes, about
+
+/// Writes panel_columns rows of weights, [row, depth], as [depth, row].
+void pack(const float* weights, std::int64_t depth, float* panel) {
+  for (std::int64_t row = 0; row < panel_columns; ++row)
+    for (std::int64_t k = 0; k < depth; ++k)
+      panel[k * panel_columns + row] = weights[row * depth + k];
+}
+
+/// The products of a panel: out[b, row] for panel_columns rows.
+void multiply_panel(const float* panel, const RowProducts& of, const float* zeros) {
+  const std::int64_t tiles = (of.batch + tile_windows - 1) / tile_windows;
+  const std::array<Stretch, 1> all = {{{.offset = 0, .depth = 0, .length = of.depth}}};
+  for (std::int64_t tile = 0; tile < tiles; ++tile) {
+    const std::int64_t first = of.batch * tile / tiles;
+    const std::int64_t count = of.batch * (tile + 1) / tiles - first;
+    std::array<const float*, tile_windows> states;
+    for (std::int64_t i = 0; i < count; ++i)
+      states[static_cast<std::size_t>(i)] = of.states + (first + i) * of.depth;
+    const auto* const next = reinterpret_cast<const char*>(panel);
+    tile_function(panel_columns / tile_lanes, count)({.tiles = 1,
+                                                      .windows = states.data(),
+                                                      .channel = 0,
+                                                      .stretches = all,
+                                                      .panel = panel,
+                                                      .bias = zeros,
+                                                      .addend = nullptr,
+                                                      .out = of.out + first * of.out_stride,
+                                                      .columns = of.out_stride,
+                                                      .has_relu = false,
+                                                      .ahead = {.begin = next, .step = 0}});
+  }
+}
+
 /// An element of the batch at a step, from the first of a thread's units on; gates are `gate`
 /// elements apart.
 struct Gates {
@@ -100,7 +139,8 @@ struct Gates {
   const float* r_bias;
   const float* hidden;
   float* new_hidden;
-  float* cell;  ///< the LSTM's
+  float* cell;  ///< the LSTM's; or, of a GRU that resets before its product, its update gate
+  const float* update;  ///< the same gate, to read
 
   float sum(std::int64_t at) const { return (x[at] + w_bias[at]) + (state[at] + r_bias[at]); }
 };
@@ -132,6 +172,37 @@ AUTOPAR_SIMD_CLONES void step_gru(const Gates& of) {
   }
 }
 
+/// Both steps of a GRU that resets the state before its product.
+AUTOPAR_SIMD_CLONES void step_gru_gates(const Gates& of) {
+#pragma omp simd
+  for (std::int64_t j = 0; j < of.units; ++j) {
+    of.cell[j] = math::sigmoid(of.sum(j));
+    of.new_hidden[j] = math::sigmoid(of.sum(j + of.gate)) * of.hidden[j];
+  }
+}
+AUTOPAR_SIMD_CLONES void step_gru_candidate(const Gates& of) {
+#pragma omp simd
+  for (std::int64_t j = 0; j < of.units; ++j) {
+    const float candidate = math::tanh(of.sum(j + 2 * of.gate));
+    of.new_hidden[j] = (1 - of.update[j]) * candidate + of.update[j] * of.hidden[j];
+  }
+}
+
+void step(RecurrentKind kind, const Gates& of) {
+  switch (kind) {
+    case RecurrentKind::lstm:
+      return step_lstm(of);
+    case RecurrentKind::gru:
+      return step_gru(of);
+    case RecurrentKind::gru_gates:
+      return step_gru_gates(of);
+    case RecurrentKind::gru_candidate:
+      return step_gru_candidate(of);
+    case RecurrentKind::rnn:
+      return require(false, "an RNN has activations of any kind");
+  }
+}
+
 class RecurrentSweep final : public Kernel {
  public:
   explicit RecurrentSweep(const KernelRequest& request)
@@ -148,7 +219,9 @@ class RecurrentSweep final : public Kernel {
   }
 
   std::int64_t scratch_bytes() const override {
-    return 3 * state_bytes() + graph::aligned(batch_ * rows_ * 4) + graph::aligned(rows_ * 4);
+    const std::int64_t packed_bytes = packs() ? graph::aligned(rows_ * of_.hidden_size * 4) : 0;
+    return 3 * state_bytes() + graph::aligned(batch_ * rows_ * 4) + graph::aligned(rows_ * 4) +
+           packed_bytes;
   }
 
   void run(const KernelIo& io) override {
@@ -168,13 +241,18 @@ class RecurrentSweep final : public Kernel {
 
  private:
   bool resets_before() const { return of_.kind == RecurrentKind::gru_gates; }
+  /// Threads have whole panels then.
+  bool packs() const {
+    return simd_level() != SimdLevel::baseline && batch_ >= least_packed_batch &&
+           steps_ >= least_packed_steps && of_.hidden_size % panel_columns == 0;
+  }
   std::int64_t state_bytes() const { return graph::aligned(batch_ * of_.hidden_size * 4); }
 
   bool is_usual(const KernelRequest& request) const {
     using Activation = RecurrentActivation;
     const auto [first, second, third] = of_.activations;
     const bool is_lstm = of_.kind == RecurrentKind::lstm;
-    return (is_lstm || of_.kind == RecurrentKind::gru) && of_.clip == 0 && !of_.couples_gates &&
+    return of_.kind != RecurrentKind::rnn && of_.clip == 0 && !of_.couples_gates &&
            !is_given(request.inputs, 6) && first.function == Activation::sigmoid &&
            second.function == Activation::tanh && (!is_lstm || third.function == Activation::tanh);
   }
@@ -188,6 +266,7 @@ class RecurrentSweep final : public Kernel {
     float* update;
     float* gates;  ///< [batch, rows]
     const float* zeros;
+    float* packed;  ///< weights in panels
 
     Run(const RecurrentSweep& of, const KernelIo& memory) : sweep(of), io(memory) {
       std::byte* next = io.scratch;
@@ -202,6 +281,7 @@ class RecurrentSweep final : public Kernel {
       float* none = take(graph::aligned(of.rows_ * 4));
       std::fill_n(none, of.rows_, 0.0F);
       zeros = none;
+      packed = reinterpret_cast<float*>(next);
     }
 
     const float* given(std::size_t i) const { return io.inputs[i].as<const float>(); }
@@ -212,8 +292,10 @@ class RecurrentSweep final : public Kernel {
 
     void all_steps(int thread, int threads) const {
       const std::int64_t units = sweep.of_.hidden_size;
-      const std::int64_t begin = units * thread / threads;
-      const std::int64_t end = units * (thread + 1) / threads;
+      const std::int64_t together = sweep.packs() ? panel_columns : 1;
+      const std::int64_t begin = units / together * thread / threads * together;
+      const std::int64_t end = units / together * (thread + 1) / threads * together;
+      if (sweep.packs()) pack_weights(begin, end);
       for (std::int64_t i = 0; i < sweep.steps_; ++i) {
         const std::int64_t step = sweep.is_reversed_ ? sweep.steps_ - 1 - i : i;
         if (sweep.resets_before())
@@ -224,14 +306,30 @@ class RecurrentSweep final : public Kernel {
       }
     }
 
+    /// Those of some units, as this thread reads them.
+    void pack_weights(std::int64_t begin, std::int64_t end) const {
+      const std::int64_t units = sweep.of_.hidden_size;
+      for (std::int64_t gate = 0; gate < sweep.rows_ / units; ++gate)
+        for (std::int64_t unit = begin; unit < end; unit += panel_columns) {
+          const std::int64_t at = (gate * units + unit) * units;
+          pack(given(1) + at, units, packed + at);
+        }
+    }
+
     /// The products of gates [first, last) for some units.
     void multiply_gates(int first, int last, const float* state, std::int64_t begin,
                         std::int64_t end) const {
       const std::int64_t depth = sweep.of_.hidden_size;
       for (int gate = first; gate < last; ++gate) {
         const std::int64_t row = gate * depth + begin;
-        multiply({given(1) + row * depth, end - begin, depth, state, sweep.batch_, gates + row,
-                  sweep.rows_});
+        RowProducts of{given(1) + row * depth, end - begin, depth,      state,
+                       sweep.batch_,           gates + row, sweep.rows_};
+        if (!sweep.packs()) {
+          multiply(of);
+          continue;
+        }
+        for (std::int64_t i = 0; i < end - begin; i += panel_columns, of.out += panel_columns)
+          multiply_panel(packed + (row + i) * depth, of, zeros);
       }
     }
 
@@ -251,10 +349,17 @@ class RecurrentSweep final : public Kernel {
               new_cell,  writes_y ? y + step * sweep.y_step_ : nullptr};
     }
 
+    bool is_over(std::int64_t b, std::int64_t step) const {
+      return lengths() != nullptr && step >= lengths()[b];
+    }
+
     void each_unit(const RecurrentCellElement<float>& cell, std::int64_t begin,
                    std::int64_t end) const {
       for (std::int64_t b = 0; b < sweep.batch_; ++b)
-        for (std::int64_t j = begin; j < end; ++j) cell(b * sweep.of_.hidden_size + j);
+        if (sweep.is_usual_ && !is_over(b, cell.of.step))
+          step_usual(cell, b, begin, end);
+        else
+          for (std::int64_t j = begin; j < end; ++j) cell(b * sweep.of_.hidden_size + j);
     }
 
     void step_once(std::int64_t step, std::int64_t begin, std::int64_t end, const float* before,
@@ -263,15 +368,10 @@ class RecurrentSweep final : public Kernel {
       multiply_gates(0, static_cast<int>(sweep.rows_ / units), before, begin, end);
       const auto cell = element(step, sweep.of_.kind, before, has_cell() ? given(5) : before,
                                 behind, has_cell() ? io.outputs[1].as<float>() : nullptr);
-      for (std::int64_t b = 0; b < sweep.batch_; ++b) {
-        const bool is_over = lengths() != nullptr && step >= lengths()[b];
-        const std::int64_t first = b * units + begin;
-        if (is_over) std::copy_n(before + first, end - begin, behind + first);
-        if (is_over || !sweep.is_usual_)
-          for (std::int64_t j = begin; j < end; ++j) cell(b * units + j);
-        else
-          step_usual(cell, b, begin, end);
-      }
+      for (std::int64_t b = 0; b < sweep.batch_; ++b)
+        if (is_over(b, step))
+          std::copy_n(before + b * units + begin, end - begin, behind + b * units + begin);
+      each_unit(cell, begin, end);
     }
 
     void step_usual(const RecurrentCellElement<float>& cell, std::int64_t b, std::int64_t begin,
@@ -289,11 +389,9 @@ class RecurrentSweep final : public Kernel {
                      .r_bias = bias(cell.r_bias),
                      .hidden = cell.hidden_in + first,
                      .new_hidden = cell.new_hidden + first,
-                     .cell = cell.new_cell != nullptr ? cell.new_cell + first : nullptr};
-      if (cell.of.kind == RecurrentKind::lstm)
-        step_lstm(of);
-      else
-        step_gru(of);
+                     .cell = cell.new_cell != nullptr ? cell.new_cell + first : nullptr,
+                     .update = cell.cell_in != nullptr ? cell.cell_in + first : nullptr};
+      cpu::step(cell.of.kind, of);
       if (cell.y != nullptr)
         std::copy_n(of.new_hidden, of.units, cell.y + b * cell.of.y_stride + begin);
     }
@@ -320,7 +418,7 @@ class RecurrentSweep final : public Kernel {
   std::int64_t batch_;
   std::int64_t rows_;
   int threads_;
-  bool is_usual_;  ///< step_lstm() and step_gru() serve it
+  bool is_usual_;  ///< step() serves it
 };
 
 }  // namespace
