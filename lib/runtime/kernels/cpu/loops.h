@@ -1,6 +1,7 @@
 #pragma once
 
 #include <algorithm>
+#include <type_traits>
 
 #include "base/error.h"
 #include "runtime/device.h"
@@ -15,8 +16,9 @@ namespace detail {
 
 template <typename Function>
 struct LoopRange {
-  [[gnu::always_inline]] static inline void run(const Function& f, std::int64_t begin,
+  [[gnu::always_inline]] static inline void run(const Function& function, std::int64_t begin,
                                                 std::int64_t end) {
+    const Function f = function;  // bytes that it writes could else be its own
     for (std::int64_t i = begin; i < end; ++i) f(i);
   }
 };
@@ -75,7 +77,7 @@ class Loops {
     schedule(static) if (threads_ > 1 && rows * n > 16384)
     for (std::int64_t row = 0; row < rows; ++row) {
       const auto of_row = f(row);
-      for (std::int64_t i = 0; i < n; ++i) of_row(i);
+      detail::loop_range<std::remove_const_t<decltype(of_row)>>()(of_row, 0, n);
     }
   }
 

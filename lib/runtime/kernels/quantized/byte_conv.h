@@ -2,7 +2,7 @@
 
 #include <memory>
 
-#include "runtime/kernel.h"
+#include "runtime/kernels/quantized/byte_images.h"
 
 /// Convolutions of bytes on a machine that has_byte_tiles(). Weights are constants that stand
 /// around zero; the result is not empty.
@@ -11,6 +11,11 @@ namespace autopar::runtime::cpu {
 Serves can_tile_byte_conv;
 /// Whether it is faster than one of floats: groups of few channels leave most of a panel empty.
 bool pays_tiled_byte_conv(const graph::Node& node, std::span<const TensorView> inputs);
+
+/// Each group is a channel, and makes one.
+bool is_depthwise(const ConvolutionSizes& of);
+std::unique_ptr<Kernel> make_byte_depthwise(const KernelRequest& request, DirectConvolution of,
+                                            const ByteConvInputs& inputs);
 
 std::unique_ptr<Kernel> make_tiled_conv_integer(const KernelRequest& request);
 std::unique_ptr<Kernel> make_tiled_quantized_conv(const KernelRequest& request);

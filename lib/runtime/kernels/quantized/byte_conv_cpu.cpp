@@ -1,5 +1,4 @@
-// ConvInteger and QuantizedConv by tiles of bytes: windows slide over a copy of the images whose
-// channels are last and whose padding is the zero point.
+// ConvInteger and QuantizedConv by tiles of bytes.
 
 #include "runtime/kernels/quantized/byte_conv.h"
 
@@ -13,9 +12,8 @@
 #include "graph/arena.h"
 #include "runtime/device.h"
 #include "runtime/kernels/common/kernel_arguments.h"
-#include "runtime/kernels/convolution/direct_convolution.h"
-#include "runtime/kernels/product/onednn_product.h"
 #include "runtime/kernels/quantized/byte_finish.h"
+#include "runtime/kernels/quantized/byte_images.h"
 #include "runtime/kernels/quantized/byte_panels.h"
 #include "runtime/kernels/quantized/integers.h"
 
@@ -26,61 +24,6 @@ static_assert(tile_windows == byte_tile_rows && panel_columns == byte_panel_colu
 
 constexpr int height = DirectConvolution::height;
 constexpr int width = DirectConvolution::width;
-
-/// Where a node has what is optional here.
-struct Places {
-  std::size_t zero;
-  std::optional<std::size_t> scale;  ///< without one, the result is the sums in int32
-  std::optional<std::size_t> bias;
-};
-constexpr Places of_conv_integer{.zero = 2, .scale = {}, .bias = {}};
-constexpr Places of_quantized_conv{.zero = 3, .scale = 2, .bias = 4};
-
-/// Images and their windows, as numbers of a form.
-struct ByteImages {
-  const std::uint8_t* in;  ///< [image, channel, row, column]
-  std::uint8_t moved;      ///< makes signed bytes unsigned by exclusive or
-  std::uint8_t zero;       ///< of unsigned ones
-  std::byte* padded;       ///< [image, row, column, channel], padding included
-};
-
-/// Writes a row of the image at `from`, the channels of a place together.
-template <typename Number>
-void write_places(const DirectConvolution& of, const std::uint8_t* from, std::int64_t begin,
-                  std::int64_t end, std::uint8_t moved, Number* to) {
-  constexpr std::int64_t together = 64;  // rows of channels that the first-level cache holds
-  const std::int64_t channels = of.sizes.channels;
-  const std::int64_t channel_places =
-      std::int64_t{of.sizes.windows.in[height]} * of.sizes.windows.in[width];
-  for (std::int64_t first = 0; first < channels; first += together) {
-    const std::int64_t last = std::min(first + together, channels);
-    for (std::int64_t x = begin; x < end; ++x) {
-      Number* const place = to + (x - begin) * channels;
-      for (std::int64_t c = first; c < last; ++c)
-        place[c] = static_cast<std::uint8_t>(from[c * channel_places + x] ^ moved);
-    }
-  }
-}
-
-/// Writes row `y` of all padded images' rows.
-template <typename Number>
-void write_padded(const DirectConvolution& of, const ByteImages& images, std::int64_t y) {
-  const Windows& windows = of.sizes.windows;
-  const std::int64_t channels = of.sizes.channels;
-  const std::int64_t row = of.rows.begin + y % of.rows.extent;
-  const std::int64_t begin = std::max<std::int64_t>(of.columns.begin, 0);
-  const std::int64_t end =
-      std::min<std::int64_t>(of.columns.begin + of.columns.extent, windows.in[width]);
-  Number* const to = reinterpret_cast<Number*>(images.padded) + y * of.row_numbers;
-  Number* const to_end = to + of.row_numbers;
-  if (row < 0 || row >= windows.in[height] || begin >= end)
-    return std::fill(to, to_end, images.zero);
-  Number* const inside = to + (begin - of.columns.begin) * channels;
-  std::fill(to, inside, images.zero);
-  const std::int64_t rows_before = y / of.rows.extent * channels * windows.in[height] + row;
-  write_places(of, images.in + rows_before * windows.in[width], begin, end, images.moved, inside);
-  std::fill(inside + (end - begin) * channels, to_end, images.zero);
-}
 
 /// The weights of a group, [out channel, channel, tap], as [out channel, tap, channel] without taps
 /// under which all windows see padding alone.
@@ -134,13 +77,12 @@ using Results = std::array<T, (TileBlock::most_windows + byte_tile_rows) * byte_
 
 class ByteConv final : public Kernel {
  public:
-  ByteConv(const KernelRequest& request, DirectConvolution of, const Places& places)
+  ByteConv(const KernelRequest& request, DirectConvolution of, const ByteConvInputs& inputs)
       : of_(std::move(of)),
-        places_(places),
+        inputs_(inputs),
         threads_(request.device.threads()),
         division_(division_of(of_, threads_)),
         layout_(layout_of_group(of_)) {
-    is_signed_ = request.inputs[0].type == DataType::int8;
     const std::string form =
         fmt::format("panels of bytes, taps {} to {} by {} to {}, {} groups", of_.rows.first_tap,
                     of_.rows.first_tap + of_.rows.taps, of_.columns.first_tap,
@@ -163,24 +105,19 @@ class ByteConv final : public Kernel {
 
   bool reads(std::size_t input) const override { return input != 1; }
 
-  std::int64_t scratch_bytes() const override {
-    constexpr std::int64_t word = 4;  // the last one of a window may reach beyond the image
-    return graph::aligned(of_.padded_numbers() * number_bytes() + word);
-  }
+  std::int64_t scratch_bytes() const override { return padded_bytes(of_, form_); }
 
   void run(const KernelIo& io) override {
-    const ByteImages images = images_of(io);
+    const ByteImages images = byte_images(io, inputs_.zero, io.scratch);
     const std::int64_t rows = of_.sizes.images * of_.rows.extent;
     const std::int64_t parts = division_.parts();
 #pragma omp parallel num_threads(threads_) if (parts > 1)
     {
 #pragma omp for
-      for (std::int64_t y = 0; y < rows; ++y)
-        form_ == ByteForm::quads ? write_padded<std::uint8_t>(of_, images, y)
-                                 : write_padded<std::int16_t>(of_, images, y);
+      for (std::int64_t y = 0; y < rows; ++y) write_padded_row(of_, images, form_, y);
 #pragma omp for nowait
       for (std::int64_t part = 0; part < parts; ++part)
-        places_.scale ? compute_part<float>(io, images, part)
+        inputs_.scale ? compute_part<float>(io, images, part)
                       : compute_part<std::int32_t>(io, images, part);
     }
   }
@@ -195,16 +132,6 @@ class ByteConv final : public Kernel {
       if (!write_byte_panels(layout_, matrix, form, memory + group * layout_.bytes())) return false;
     }
     return true;
-  }
-
-  ByteImages images_of(const KernelIo& io) const {
-    constexpr std::uint8_t sign = 0x80;  // to turn it over is to add 128
-    const std::int32_t zero =
-        is_given(io.inputs, places_.zero) ? zero_point(io.inputs[places_.zero]) : 0;
-    return {.in = io.inputs[0].as<const std::uint8_t>(),
-            .moved = is_signed_ ? sign : std::uint8_t{},
-            .zero = static_cast<std::uint8_t>(is_signed_ ? zero + 128 : zero),
-            .padded = io.scratch};
   }
 
   template <typename T>
@@ -246,8 +173,8 @@ class ByteConv final : public Kernel {
         to[static_cast<std::size_t>(i)] =
             numbers.as<const float>()[numbers.elements() == 1 ? 0 : first_column(panel) + i];
     };
-    copy(places_.scale, columns.scales);
-    copy(places_.bias, columns.biases);
+    copy(inputs_.scale, columns.scales);
+    copy(inputs_.bias, columns.biases);
     return columns;
   }
 
@@ -300,20 +227,20 @@ class ByteConv final : public Kernel {
   }
 
   DirectConvolution of_;
-  Places places_;
+  ByteConvInputs inputs_;
   int threads_;
   Division division_;
   BytePanelLayout layout_;  ///< of a group's weights
-  bool is_signed_ = false;
   ByteForm form_ = ByteForm::quads;
   std::vector<WordStretch> stretches_;
   std::shared_ptr<std::byte> panels_;  ///< of all groups
 };
 
-std::unique_ptr<Kernel> make(const KernelRequest& request, const Places& places) {
+std::unique_ptr<Kernel> make(const KernelRequest& request, const ByteConvInputs& inputs) {
   constexpr bool has_channels_second = true;
-  return std::make_unique<ByteConv>(
-      request, DirectConvolution(byte_convolution_sizes(request), has_channels_second), places);
+  DirectConvolution of(byte_convolution_sizes(request), has_channels_second);
+  if (is_depthwise(of.sizes)) return make_byte_depthwise(request, std::move(of), inputs);
+  return std::make_unique<ByteConv>(request, std::move(of), inputs);
 }
 
 }  // namespace
@@ -327,15 +254,17 @@ bool can_tile_byte_conv(const graph::Node& node, std::span<const TensorView> inp
 
 bool pays_tiled_byte_conv(const graph::Node& node, std::span<const TensorView> inputs) {
   const std::int64_t groups = node.int_attribute("group", 1);
-  return groups == 1 || inputs[1].shape[0] >= groups * byte_panel_columns / 2;
+  const Shape& weights = inputs[1].shape;
+  const bool is_by_channel = weights[1] == 1 && weights[0] == groups;
+  return groups == 1 || is_by_channel || weights[0] >= groups * byte_panel_columns / 2;
 }
 
 std::unique_ptr<Kernel> make_tiled_conv_integer(const KernelRequest& request) {
-  return make(request, of_conv_integer);
+  return make(request, inputs_of_conv_integer);
 }
 
 std::unique_ptr<Kernel> make_tiled_quantized_conv(const KernelRequest& request) {
-  return make(request, of_quantized_conv);
+  return make(request, inputs_of_quantized_conv);
 }
 
 }  // namespace autopar::runtime::cpu

@@ -149,8 +149,53 @@ struct ConvIntegerElement {
 /// Scales and zero points are one, or: for a product of `rows` and `columns` b_scale by column and
 /// the others by row, of each matrix or of all; else b_scale and bias by channel, dimension `axis`
 /// of the sums. The scales' quotient is of their own type.
+/// A number for each column of a row, or one for all.
+template <typename T, bool is_by_column>
+struct OfColumns {
+  const T* numbers;  ///< the first column's; null stands for 0
+
+  AUTOPAR_ELEMENTWISE OfColumns(const T* all, std::int64_t first)
+      : numbers(all == nullptr ? nullptr : all + first) {}
+  AUTOPAR_ELEMENTWISE T at(std::int64_t column) const { return numbers[column]; }
+};
+
+template <typename T>
+struct OfColumns<T, false> {
+  T number;
+
+  AUTOPAR_ELEMENTWISE OfColumns(const T* all, std::int64_t first)
+      : number(all == nullptr ? T{} : all[first]) {}
+  AUTOPAR_ELEMENTWISE T at(std::int64_t /*column*/) const { return number; }
+};
+
+/// The scales' quotient is of their own type.
+template <typename Scale, typename Y, bool scales_differ, bool biases_differ>
+struct RequantizeRow {
+  static constexpr bool vectorises = true;
+
+  const std::int32_t* sums;
+  OfColumns<std::int32_t, biases_differ> bias;
+  OfColumns<Scale, scales_differ> b_scale;
+  Y* out;
+  float a_scale;
+  float y_scale;
+  double zero;
+
+  AUTOPAR_ELEMENTWISE void operator()(std::int64_t i) const {
+    const float scale = rounded(rounded(a_scale * widened(b_scale.at(i))) / y_scale);
+    const std::int32_t sum = functions::Add{}(sums[i], bias.at(i));
+    double y = std::rint(static_cast<double>(sum) * static_cast<double>(scale)) + zero;
+    constexpr double lowest = std::numeric_limits<Y>::lowest();
+    constexpr double highest = std::numeric_limits<Y>::max();
+    y = y > lowest ? y : lowest;  // NaN too
+    out[i] = static_cast<Y>(static_cast<std::int32_t>(y < highest ? y : highest));
+  }
+
+  AUTOPAR_ELEMENTWISE static float rounded(float value) { return widened(narrowed<Scale>(value)); }
+};
+
 template <typename Scale, typename Y>
-struct RequantizeElement {
+struct Requantization {
   const std::int32_t* sums;
   const Scale* a_scale;
   const Scale* b_scale;
@@ -163,23 +208,40 @@ struct RequantizeElement {
   Repeated y_scales;
   Repeated zeros;
   Repeated biases;
-
-  AUTOPAR_ELEMENTWISE void operator()(std::int64_t i) const {
-    const float scale =
-        rounded(rounded(widened(a_scale[a_scales.of(i)]) * widened(b_scale[b_scales.of(i)])) /
-                widened(y_scale[y_scales.of(i)]));
-    std::int32_t sum = sums[i];
-    if (bias != nullptr) sum = functions::Add{}(sum, bias[biases.of(i)]);
-    double y = std::rint(static_cast<double>(sum) * static_cast<double>(scale));
-    y += zero_point_at(zero, zeros.of(i));
-    constexpr double lowest = std::numeric_limits<Y>::lowest();
-    constexpr double highest = std::numeric_limits<Y>::max();
-    y = y > lowest ? y : lowest;  // NaN too
-    out[i] = static_cast<Y>(y < highest ? y : highest);
-  }
-
-  AUTOPAR_ELEMENTWISE static float rounded(float value) { return widened(narrowed<Scale>(value)); }
+  std::int64_t columns;  ///< of a row
 };
+
+template <typename Scale, typename Y, bool scales_differ, bool biases_differ>
+struct RequantizeRows {
+  Requantization<Scale, Y> of;
+
+  AUTOPAR_ELEMENTWISE auto operator()(std::int64_t row) const {
+    const std::int64_t first = row * of.columns;
+    return RequantizeRow<Scale, Y, scales_differ, biases_differ>{
+        of.sums + first,
+        {of.bias, of.biases.of(first)},
+        {of.b_scale, of.b_scales.of(first)},
+        of.out + first,
+        widened(of.a_scale[of.a_scales.of(first)]),
+        widened(of.y_scale[of.y_scales.of(first)]),
+        static_cast<double>(zero_point_at(of.zero, of.zeros.of(first)))};
+  }
+};
+
+/// `rows` rows, in which columns may have scales and biases of their own.
+template <typename Scale, typename Y>
+void requantize(const Requantization<Scale, Y>& of, std::int64_t rows, bool columns_differ,
+                const Loops& loops) {
+  const auto run = [&]<bool scales_differ, bool biases_differ>() {
+    loops.rows(rows, of.columns, RequantizeRows<Scale, Y, scales_differ, biases_differ>{of});
+  };
+  const bool biases_differ = columns_differ && of.bias != nullptr && of.biases.count > 1;
+  if (columns_differ && of.b_scales.count > 1)
+    biases_differ ? run.template operator()<true, true>() : run.template operator()<true, false>();
+  else
+    biases_differ ? run.template operator()<false, true>()
+                  : run.template operator()<false, false>();
+}
 
 std::unique_ptr<Kernel> make_matmul_integer_loops(const KernelRequest& request) {
   const Shape& a_shape = request.inputs.at(0).shape;
@@ -243,15 +305,18 @@ std::unique_ptr<Kernel> make_requantize(const KernelRequest& request) {
   const Repeated y_scales = by_row(3, "the scale");
   const Repeated zeros = by_row(4, "the zero point");
   const Repeated biases = by_channel(5, "the bias");
+  const std::int64_t row =
+      is_product ? columns
+                 : extents_around_axis(request, shape, request.node.int_attribute("axis", 1)).inner;
   const auto make = [&]<typename Scale, typename Y>(Scale, Y) {
     return make_loops(request, [=](const KernelIo& io, const Loops& loops) {
-      loops.each(
-          io.outputs[0].elements(),
-          RequantizeElement<Scale, Y>{
-              io.inputs[0].as<const std::int32_t>(), io.inputs[1].as<const Scale>(),
-              io.inputs[2].as<const Scale>(), io.inputs[3].as<const Scale>(),
-              optional_data<const Y>(io.inputs, 4), optional_data<const std::int32_t>(io.inputs, 5),
-              io.outputs[0].as<Y>(), a_scales, b_scales, y_scales, zeros, biases});
+      if (io.outputs[0].elements() == 0) return;
+      requantize<Scale, Y>(
+          {io.inputs[0].as<const std::int32_t>(), io.inputs[1].as<const Scale>(),
+           io.inputs[2].as<const Scale>(), io.inputs[3].as<const Scale>(),
+           optional_data<const Y>(io.inputs, 4), optional_data<const std::int32_t>(io.inputs, 5),
+           io.outputs[0].as<Y>(), a_scales, b_scales, y_scales, zeros, biases, row},
+          io.outputs[0].elements() / row, is_product, loops);
     });
   };
   return kernel_for_types(request, request.inputs.at(1).type, Joined<Types<float>, Halves>{},
