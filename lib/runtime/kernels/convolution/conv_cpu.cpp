@@ -277,6 +277,14 @@ bool is_direct_faster(const KernelRequest& request) {
          serves_direct_conv(request.node, request.inputs, request.outputs);
 }
 
+/// The same of one whose groups are a channel each. oneDNN takes such windows by a product of
+/// matrices a channel where they are so wide that their padding exceeds what it computes at once.
+bool is_depthwise_faster(const KernelRequest& request) {
+  constexpr std::int64_t most_narrow_taps = 8;
+  return request.is_constant(1) && request.inputs[1].shape.back() > most_narrow_taps &&
+         serves_depthwise_conv(request.node, request.inputs, request.outputs);
+}
+
 }  // namespace
 
 std::unique_ptr<Kernel> make_conv(const KernelRequest& request) {
@@ -295,6 +303,7 @@ std::unique_ptr<Kernel> make_conv(const KernelRequest& request) {
 
 std::unique_ptr<Kernel> make_channels_last_conv(const KernelRequest& last) {
   if (is_fused(last.node, last.inputs) || is_direct_faster(last)) return make_direct_conv(last);
+  if (is_depthwise_faster(last)) return make_depthwise_conv(last);
   const KernelRequest request = with_channels_second(last);
   const memory::desc in = channels_last_layout(request.inputs[0].shape);
   const memory::desc out = channels_last_layout(request.outputs[0].shape);

@@ -204,6 +204,10 @@ std::int64_t DirectConvolution::window_offset(std::int64_t window) const {
          place.at[width] * of.strides[width] * sizes.channels;
 }
 
+bool is_depthwise(const ConvolutionSizes& of) {
+  return of.groups == of.channels && of.out_channels == of.channels;
+}
+
 Division division_of(const DirectConvolution& of, std::int64_t threads) {
   Division best;
   const auto cost = [&](const Division& division) {

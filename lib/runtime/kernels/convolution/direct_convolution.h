@@ -85,6 +85,9 @@ struct DirectConvolution {
   }
 };
 
+/// Each group is a channel, and makes one.
+bool is_depthwise(const ConvolutionSizes& of);
+
 /// Tiles or panels from `begin` up to `end`.
 struct Range {
   std::int64_t begin;

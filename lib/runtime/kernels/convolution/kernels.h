@@ -13,6 +13,9 @@ Serves serves_channels_last_conv;
 /// constant weights.
 MakeKernel make_direct_conv;
 Serves serves_direct_conv;
+/// The same where each group is a channel and makes one.
+MakeKernel make_depthwise_conv;
+Serves serves_depthwise_conv;
 }  // namespace cpu
 
 namespace AUTOPAR_DEVICE {

@@ -12,8 +12,7 @@ Serves can_tile_byte_conv;
 /// Whether it is faster than one of floats: groups of few channels leave most of a panel empty.
 bool pays_tiled_byte_conv(const graph::Node& node, std::span<const TensorView> inputs);
 
-/// Each group is a channel, and makes one.
-bool is_depthwise(const ConvolutionSizes& of);
+/// Where each group is a channel and makes one.
 std::unique_ptr<Kernel> make_byte_depthwise(const KernelRequest& request, DirectConvolution of,
                                             const ByteConvInputs& inputs);
 

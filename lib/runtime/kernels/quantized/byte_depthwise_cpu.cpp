@@ -181,10 +181,6 @@ class ByteDepthwise final : public Kernel {
 
 }  // namespace
 
-bool is_depthwise(const ConvolutionSizes& of) {
-  return of.groups == of.channels && of.out_channels == of.channels;
-}
-
 std::unique_ptr<Kernel> make_byte_depthwise(const KernelRequest& request, DirectConvolution of,
                                             const ByteConvInputs& inputs) {
   return std::make_unique<ByteDepthwise>(request, std::move(of), inputs);

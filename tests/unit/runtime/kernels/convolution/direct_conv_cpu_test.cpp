@@ -21,12 +21,14 @@ std::int64_t pick(Random& random, int low, int high) {
   return std::uniform_int_distribution<std::int64_t>(low, high)(random);
 }
 
-/// Pads to which far taps may reach, so that some see padding alone.
-RandomWindows far_windows(Random& random, std::size_t spatial) {
+/// Pads to which far taps may reach, so that some see padding alone. At least so many taps along
+/// the last dimension.
+RandomWindows far_windows(Random& random, std::size_t spatial, int least_taps = 1) {
   RandomWindows windows;
   Integers pads(2 * spatial);
   for (std::size_t d = 0; d < spatial; ++d) {
-    const std::int64_t taps = pick(random, 1, 4);
+    const int least = d + 1 == spatial ? least_taps : 1;
+    const std::int64_t taps = pick(random, least, 4 * least);
     const std::int64_t dilation = pick(random, 1, 7);
     const std::int64_t stride = pick(random, 1, 3);
     const std::int64_t reach = (taps - 1) * dilation + 1;
@@ -138,5 +140,33 @@ TEST_CASE("A Conv with channels last equals loops, with an addend and Relu") {
       if (std::isnan(expected) ? !std::isnan(found[i]) : found[i] != Approx(expected).margin(1e-4))
         FAIL("element " << i << " is " << found[i] << ", not " << expected);
     }
+  }
+}
+
+TEST_CASE(
+    "A Conv with channels last of a channel a group, under windows of many taps, equals loops") {
+  Random random(6);
+  for (int round = 0; round < 200; ++round) {
+    const RandomWindows windows = far_windows(random, round % 3 == 0 ? 2 : 1, 9);
+    const std::int64_t channels = pick(random, 2, 70);
+    const Shape from = joined(joined({pick(random, 1, 3)}, windows.in), {channels});
+    const Shape to = joined(joined({from[0]}, windows.out), {channels});
+    const DataType type = DataType::float32;
+    const Tensor in = random_in(type, from, random, -1, 1);
+    const Tensor weights = random_in(type, joined({channels, 1}, windows.taps), random, -1, 1);
+    const Tensor bias = random_in(type, {channels}, random, -1, 1);
+    const bool has_bias = round % 2 == 0;
+    NodeRun node{"ChannelsLastConv", windows.attributes, {in, weights}, {{type, to}}, {1}};
+    node.domain = passes::internal_domain;
+    node.threads = 1 + round % 3;
+    node.attributes["group"] = channels;
+    if (has_bias) node.inputs.emplace_back(bias);
+    CAPTURE(round, from, to, windows.taps, windows.dilations, windows.strides);
+    const std::vector<double> found = doubles(run_node(node).front());
+    std::vector<double> expected = channels_last_sums(windows, in, weights, to);
+    for (std::size_t i = 0; i < expected.size() && has_bias; ++i)
+      expected[i] += number_at(bias, i % static_cast<std::size_t>(channels));
+    for (std::size_t i = 0; i < expected.size(); ++i)
+      REQUIRE(found[i] == Approx(expected[i]).margin(1e-4));
   }
 }
