@@ -9,6 +9,8 @@ namespace cpu {
 MakeKernel make_onednn_average_pool;
 std::unique_ptr<Kernel> make_onednn_max_pool(const KernelRequest& request,
                                              std::unique_ptr<Kernel> other);
+/// MaxPool and AveragePool in float32 of images with long rows; null for others.
+MakeKernel make_average_pool_by_rows, make_max_pool_by_rows;
 /// The same of images whose channels are last, which the passes make where they are served.
 MakeKernel make_channels_last_average_pool, make_channels_last_max_pool;
 Serves serves_channels_last_pool;

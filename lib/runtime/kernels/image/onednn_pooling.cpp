@@ -113,8 +113,9 @@ class PlainChannelsLastMaxPool final : public Kernel {
   Windows windows_;
 };
 
-/// oneDNN begins a window's maximum with the lowest finite number, which stays where the window has
-/// nothing but -inf or NaN: then the image is pooled again, by the kernel that serves all types.
+/// A window's maximum begins with the lowest number, finite in oneDNN and -inf in our own rows,
+/// which stays where the window has nothing but -inf or NaN: then the image is pooled again, by the
+/// kernel that serves all types.
 class CheckedMaxPool : public Kernel {
  public:
   CheckedMaxPool(std::unique_ptr<Kernel> fast, std::unique_ptr<Kernel> exact)
@@ -123,10 +124,11 @@ class CheckedMaxPool : public Kernel {
   void run(const KernelIo& io) override {
     fast_->run(io);
     const auto* out = io.outputs[0].as<const float>();
-    const bool is_doubtful =
-        std::find(out, out + io.outputs[0].elements(), std::numeric_limits<float>::lowest()) !=
-        out + io.outputs[0].elements();
-    if (is_doubtful) exact_->run(io);
+    const float* const end = out + io.outputs[0].elements();
+    // Counted without a branch, which is a loop over vectors.
+    std::int64_t doubtful = 0;
+    for (; out != end; ++out) doubtful += *out <= std::numeric_limits<float>::lowest() ? 1 : 0;
+    if (doubtful != 0) exact_->run(io);
   }
   std::int64_t scratch_bytes() const override {
     return std::max(fast_->scratch_bytes(), exact_->scratch_bytes());
@@ -158,6 +160,7 @@ std::unique_ptr<Kernel> make_average_pool(const KernelRequest& request, ImageLay
 }  // namespace
 
 std::unique_ptr<Kernel> make_onednn_average_pool(const KernelRequest& request) {
+  if (auto rows = make_average_pool_by_rows(request)) return rows;
   return make_average_pool(request, float_layout);
 }
 
@@ -170,8 +173,10 @@ std::unique_ptr<Kernel> make_channels_last_average_pool(const KernelRequest& req
 std::unique_ptr<Kernel> make_onednn_max_pool(const KernelRequest& request,
                                              std::unique_ptr<Kernel> other) {
   const Pooling pooling(request);
-  if (is_given(request.outputs, 1) || !suits_onednn(request, pooling)) return other;
-  auto fast = try_onednn_pooling(request, pooling, dnnl::algorithm::pooling_max, float_layout);
+  auto fast = make_max_pool_by_rows(request);
+  if (!fast && (is_given(request.outputs, 1) || !suits_onednn(request, pooling))) return other;
+  if (!fast)
+    fast = try_onednn_pooling(request, pooling, dnnl::algorithm::pooling_max, float_layout);
   if (!fast) return other;
   return std::make_unique<CheckedMaxPool>(std::move(fast), std::move(other));
 }
