@@ -20,6 +20,11 @@ inline std::int64_t float_bytes(const KernelRequest& request) {
   return bytes;
 }
 
+/// Nothing is done for types other than half ones. Large tensors are shared by all threads that
+/// OpenMP may have.
+void widen_halves(const TensorView& view, float* copy);
+void narrow_to_halves(const float* copy, const TensorView& view);
+
 /// The tensors of one run as floats: float32 where it lies, half types in `memory`, which has
 /// float_bytes() bytes.
 class FloatCopies {
@@ -28,10 +33,7 @@ class FloatCopies {
 
   const float* load(const TensorView& view) {
     float* copy = target(view);
-    const std::int64_t n = view.elements();
-    visit_type(view.type, Halves{}, [&]<typename T>(T) {
-      for (std::int64_t i = 0; i < n; ++i) copy[i] = to_float(view.as<const T>()[i]);
-    });
+    widen_halves(view, copy);
     return copy;
   }
 
@@ -42,12 +44,7 @@ class FloatCopies {
     return copy;
   }
 
-  static void store(const float* copy, const TensorView& view) {
-    const std::int64_t n = view.elements();
-    visit_type(view.type, Halves{}, [&]<typename T>(T) {
-      for (std::int64_t i = 0; i < n; ++i) view.as<T>()[i] = narrowed<T>(copy[i]);
-    });
-  }
+  static void store(const float* copy, const TensorView& view) { narrow_to_halves(copy, view); }
 
  private:
   std::byte* memory_;

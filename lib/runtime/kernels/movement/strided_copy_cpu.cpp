@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <cstring>
+#include <type_traits>
 
 #include "base/error.h"
 #include "runtime/kernels/common/element_types.h"
 #include "runtime/kernels/common/strides.h"
+#include "runtime/kernels/cpu/simd.h"
 
 namespace autopar::runtime::cpu {
 namespace {
@@ -13,8 +15,74 @@ namespace {
 constexpr std::int64_t parallel_elements = 32 * 1024;
 /// Side of the squares in which a matrix is transposed, so that both sides' lines stay cached.
 constexpr std::int64_t square = 16;
-/// Rows that one thread takes at a time.
+/// Rows that one thread takes at a time; and columns, which are many where rows are few.
 constexpr std::int64_t chunk_rows = 4 * square;
+constexpr std::int64_t chunk_columns = 4096;
+
+/// Rows of `in` that become columns of `out`, both of which lie one element behind the other.
+template <typename T>
+struct Transposition {
+  const T* in;
+  T* out;
+  std::int64_t rows;     ///< of out
+  std::int64_t columns;  ///< of out
+  std::int64_t in_column;
+  std::int64_t out_row;
+};
+
+/// In squares of 8 by 8: three times, each of the first four rows of vectors and its fellow in the
+/// last four are dealt into one another.
+template <typename T>
+struct TransposeSquares {
+  static constexpr std::int64_t side = 8;
+  using Row [[gnu::vector_size(side * sizeof(T))]] = T;
+
+  [[gnu::always_inline]] static inline void transpose(const T* in, std::int64_t in_column, T* out,
+                                                      std::int64_t out_row) {
+    Row rows[side];
+#pragma GCC unroll 8
+    for (std::int64_t i = 0; i < side; ++i) std::memcpy(&rows[i], in + i * in_column, sizeof(Row));
+#pragma GCC unroll 3
+    for (int round = 0; round < 3; ++round) {
+      Row dealt[side];
+#pragma GCC unroll 4
+      for (std::int64_t i = 0; i < side / 2; ++i) {
+        dealt[2 * i] = __builtin_shufflevector(rows[i], rows[i + 4], 0, 8, 1, 9, 2, 10, 3, 11);
+        dealt[2 * i + 1] =
+            __builtin_shufflevector(rows[i], rows[i + 4], 4, 12, 5, 13, 6, 14, 7, 15);
+      }
+#pragma GCC unroll 8
+      for (std::int64_t i = 0; i < side; ++i) rows[i] = dealt[i];
+    }
+#pragma GCC unroll 8
+    for (std::int64_t i = 0; i < side; ++i) std::memcpy(out + i * out_row, &rows[i], sizeof(Row));
+  }
+
+  [[gnu::always_inline]] static inline void copy(const Transposition<T>& of, std::int64_t first_row,
+                                                 std::int64_t last_row, std::int64_t first_column,
+                                                 std::int64_t last_column) {
+    for (std::int64_t r = first_row; r < last_row; ++r)
+      for (std::int64_t c = first_column; c < last_column; ++c)
+        of.out[r * of.out_row + c] = of.in[c * of.in_column + r];
+  }
+
+  [[gnu::always_inline]] static inline void run(const Transposition<T>& of) {
+    const std::int64_t rows = of.rows / side * side;
+    const std::int64_t columns = of.columns / side * side;
+    for (std::int64_t c = 0; c < columns; c += side)
+      for (std::int64_t r = 0; r < rows; r += side)
+        transpose(of.in + c * of.in_column + r, of.in_column, of.out + r * of.out_row + c,
+                  of.out_row);
+    copy(of, 0, rows, columns, of.columns);
+    copy(of, rows, of.rows, 0, of.columns);
+  }
+};
+
+template <typename T>
+void transpose(const Transposition<T>& of) {
+  static const auto run = simd_function<TransposeSquares<T>, const Transposition<T>&>(simd_level());
+  run(of);
+}
 
 }  // namespace
 
@@ -56,15 +124,18 @@ void StridedCopy::run(const std::byte* in, std::byte* out, int threads) const {
 template <typename T>
 void StridedCopy::run_typed(const T* in, T* out, int threads) const {
   const std::int64_t matrices = graph::num_elements(outer_);
-  const std::int64_t chunks = (matrix_.rows + chunk_rows - 1) / chunk_rows;
+  const std::int64_t row_chunks = (matrix_.rows + chunk_rows - 1) / chunk_rows;
+  const std::int64_t column_chunks = (matrix_.columns + chunk_columns - 1) / chunk_columns;
+  const std::int64_t chunks = row_chunks * column_chunks;
   const std::int64_t elements = matrices * matrix_.rows * matrix_.columns;
   if (elements == 0) return;
 #pragma omp parallel for num_threads(threads) \
     schedule(static) if (threads > 1 && elements >= parallel_elements)
   for (std::int64_t item = 0; item < matrices * chunks; ++item) {
-    const std::int64_t first_row = item % chunks * chunk_rows;
-    std::int64_t in_offset = first_row * matrix_.in_row;
-    std::int64_t out_offset = first_row * matrix_.out_row;
+    const std::int64_t first_row = item % row_chunks * chunk_rows;
+    const std::int64_t first_column = item / row_chunks % column_chunks * chunk_columns;
+    std::int64_t in_offset = first_row * matrix_.in_row + first_column * matrix_.in_column;
+    std::int64_t out_offset = first_row * matrix_.out_row + first_column * matrix_.out_column;
     std::int64_t rest = item / chunks;
     for (std::size_t d = outer_.size(); d-- > 0; rest /= outer_[d]) {
       in_offset += rest % outer_[d] * in_strides_[d];
@@ -72,6 +143,7 @@ void StridedCopy::run_typed(const T* in, T* out, int threads) const {
     }
     Matrix part = matrix_;
     part.rows = std::min(chunk_rows, matrix_.rows - first_row);
+    part.columns = std::min(chunk_columns, matrix_.columns - first_column);
     copy_rows(part, in + in_offset, out + out_offset);
   }
 }
@@ -89,6 +161,9 @@ void StridedCopy::copy_rows(const Matrix& m, const T* in, T* out) {
       std::fill_n(out + row * m.out_row, m.columns, in[row * m.in_row]);
     return;
   }
+  if constexpr (std::is_integral_v<T>)
+    if (m.in_row == 1 && m.out_column == 1)
+      return transpose<T>({in, out, m.rows, m.columns, m.in_column, m.out_row});
   for (std::int64_t row = 0; row < m.rows; row += square)
     for (std::int64_t column = 0; column < m.columns; column += square)
       for (std::int64_t r = row; r < std::min(row + square, m.rows); ++r)

@@ -1,4 +1,4 @@
-// ReduceLogSumExp, CumSum and CumProd. An item is a row.
+// ReduceLogSumExp, CumSum and CumProd. An item is a row, or some that lie side by side.
 
 #include <algorithm>
 #include <cmath>
@@ -36,25 +36,39 @@ struct LogSumExpOfRow {
   }
 };
 
-/// Sums or products of the elements up to each one, or before it.
+/// Sums or products of the elements up to each one, or before it, of rows that lie side by side.
 template <typename T, typename Operation>
-struct CumulativeRow {
+struct CumulativeRows {
+  static constexpr bool vectorises = true;
+  static constexpr std::int64_t together = on_cpu ? 32 : 1;
+
   const T* in;  ///< [outer, extent, inner]
   T* out;       ///< as in
   CumSumArguments of;
   Accumulator<T> start;
 
-  std::int64_t item_work() const { return of.extents.extent; }
+  std::int64_t items() const { return of.extents.outer * blocks(); }
+  std::int64_t item_work() const {
+    return of.extents.extent * std::min(of.extents.inner, together);
+  }
+  AUTOPAR_ELEMENTWISE std::int64_t blocks() const {
+    return (of.extents.inner + together - 1) / together;
+  }
 
-  AUTOPAR_ELEMENTWISE void operator()(std::int64_t row) const {
+  AUTOPAR_ELEMENTWISE void operator()(std::int64_t item) const {
     const auto& [outer, extent, inner] = of.extents;
-    const std::int64_t begin = of.extents.row_offset(row);
-    Accumulator<T> result = start;
+    const std::int64_t first = item % blocks() * together;
+    const std::int64_t begin = item / blocks() * extent * inner + first;
+    const std::int64_t rows = inner - first < together ? inner - first : together;
+    Accumulator<T> results[together];
+    for (std::int64_t row = 0; row < rows; ++row) results[row] = start;
     for (std::int64_t step = 0; step < extent; ++step) {
       const std::int64_t at = begin + (of.reverse ? extent - 1 - step : step) * inner;
-      const Accumulator<T> next = Operation{}(result, accumulated(in[at]));
-      out[at] = narrowed<T>(of.exclusive ? result : next);
-      result = next;
+      for (std::int64_t row = 0; row < rows; ++row) {
+        const Accumulator<T> next = Operation{}(results[row], accumulated(in[at + row]));
+        out[at + row] = narrowed<T>(of.exclusive ? results[row] : next);
+        results[row] = next;
+      }
     }
   }
 };
@@ -65,9 +79,9 @@ std::unique_ptr<Kernel> make_cumulative(const KernelRequest& request, int start)
   return kernel_for_type(
       request, stored_type(request.inputs[0].type), AllNumbers{}, [&]<typename T>(T) {
         return make_loops(request, [=](const KernelIo& io, const Loops& loops) {
-          loops.each(of.extents.rows(),
-                     CumulativeRow<T, Operation>{io.inputs[0].as<const T>(), io.outputs[0].as<T>(),
-                                                 of, static_cast<Accumulator<T>>(start)});
+          const CumulativeRows<T, Operation> rows{io.inputs[0].as<const T>(), io.outputs[0].as<T>(),
+                                                  of, static_cast<Accumulator<T>>(start)};
+          loops.each(rows.items(), rows);
         });
       });
 }

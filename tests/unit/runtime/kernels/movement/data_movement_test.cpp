@@ -49,13 +49,23 @@ TEST_CASE("Complex numbers of 16 bytes are moved as they are") {
 }
 
 TEST_CASE("Transpose reverses all dimensions by default and shares large matrices among threads") {
-  const Tensor x = counting(DataType::float32, {301, 203});
-  NodeRun node{"Transpose", {}, {x}, {{DataType::float32, {203, 301}}}};
-  node.threads = 3;
-  const auto y = doubles(run_node(node)[0]);
-  for (std::size_t i = 0; i < 203; ++i)
-    for (std::size_t j = 0; j < 301; ++j)
-      if (y[i * 301 + j] != static_cast<double>(j * 203 + i)) FAIL("at " << i << ", " << j);
+  using Matrix = std::pair<std::int64_t, std::int64_t>;
+  for (const auto& [rows, columns] :
+       {Matrix{301, 203}, Matrix{9001, 3}, Matrix{3, 9001}, Matrix{8200, 17}})
+    for (const DataType type :
+         {DataType::float32, DataType::uint8, DataType::int16, DataType::float64}) {
+      CAPTURE(rows, columns, name_of(type));
+      const Tensor x = counting(type, {rows, columns});
+      NodeRun node{"Transpose", {}, {x}, {{type, {columns, rows}}}};
+      node.threads = 3;
+      const std::vector<double> from = doubles(x);
+      const std::vector<double> y = doubles(run_node(node)[0]);
+      for (std::int64_t i = 0; i < columns; ++i)
+        for (std::int64_t j = 0; j < rows; ++j)
+          if (y[static_cast<std::size_t>(i * rows + j)] !=
+              from[static_cast<std::size_t>(j * columns + i)])
+            FAIL("at " << i << ", " << j);
+    }
 }
 
 TEST_CASE("Slice with any starts, ends and steps, negative ones too") {
