@@ -1,9 +1,11 @@
 #include "runtime/kernels/quantized/byte_panels.h"
 
 #include <algorithm>
+#include <array>
 #include <cstdlib>
 #include <cstring>
 
+#include "base/simd_clones.h"
 #include "graph/arena.h"
 
 namespace autopar::runtime::cpu {
@@ -56,6 +58,18 @@ void add(std::int32_t& sum, std::int32_t number) {
                                   static_cast<std::uint32_t>(number));
 }
 
+/// Of two rows, whose bytes are made signed by exclusive or.
+AUTOPAR_SIMD_CLONES void write_pairs(const std::uint8_t* first, const std::uint8_t* second,
+                                     std::uint8_t moved, std::byte* to, std::int32_t* sums) {
+  for (std::int64_t column = 0; column < byte_panel_columns; ++column) {
+    const auto one = static_cast<std::int8_t>(first[column] ^ moved);
+    const auto two = static_cast<std::int8_t>(second[column] ^ moved);
+    to[2 * column] = static_cast<std::byte>(one);
+    to[2 * column + 1] = static_cast<std::byte>(two);
+    sums[column] += one + two;
+  }
+}
+
 /// One panel while it is written.
 struct Panel {
   const BytePanelLayout& layout;
@@ -70,6 +84,11 @@ struct Panel {
   /// false where there is more excess than room.
   bool write() {
     std::fill_n(sums, byte_panel_columns, 0);
+    const bool is_whole = first_column + byte_panel_columns <= layout.columns;
+    if (form == ByteForm::pairs && from.column_stride == 1 && layout.stretches == 1 && is_whole) {
+      write_pairs_of_rows();
+      return true;
+    }
     std::byte* to = weights;
     const std::int64_t in_word = numbers_in_word(form);
     for (std::int64_t s = 0; s < layout.stretches; ++s)
@@ -78,6 +97,23 @@ struct Panel {
           for (std::int64_t i = 0; i < in_word; i += 2, to += 2)
             if (!write_pair(s, word * in_word + i, column, to)) return false;
     return true;
+  }
+
+  /// Where the columns lie side by side and all are there.
+  void write_pairs_of_rows() {
+    const auto moved = std::uint8_t{from.is_signed ? std::uint8_t{0} : std::uint8_t{128}};
+    const auto row_at = [&](std::int64_t place) {
+      return reinterpret_cast<const std::uint8_t*>(from.data + place * from.depth_stride +
+                                                   first_column);
+    };
+    for (std::int64_t place = 0; place + 2 <= layout.length; place += 2)
+      write_pairs(row_at(place), row_at(place + 1), moved, weights + place * byte_panel_columns,
+                  sums);
+    if (layout.length % 2 == 0) return;
+    std::array<std::uint8_t, byte_panel_columns> none;
+    none.fill(moved);
+    write_pairs(row_at(layout.length - 1), none.data(), moved,
+                weights + (layout.length - 1) * byte_panel_columns, sums);
   }
 
   bool write_pair(std::int64_t stretch, std::int64_t place, std::int64_t column, std::byte* to) {
