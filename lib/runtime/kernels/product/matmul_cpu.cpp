@@ -3,9 +3,11 @@
 
 #include <algorithm>
 
+#include "runtime/device.h"
 #include "runtime/kernels/common/make_kernel.h"
 #include "runtime/kernels/cpu/converted.h"
 #include "runtime/kernels/cpu/onednn.h"
+#include "runtime/kernels/cpu/simd.h"
 #include "runtime/kernels/elementwise/functions.h"
 #include "runtime/kernels/product/kernels.h"
 #include "runtime/kernels/product/onednn_product.h"
@@ -118,34 +120,75 @@ class FloatMatMul final : public Kernel {
   std::int64_t float_bytes_;
 };
 
-/// The product of the first matrices.
+/// Some columns of a row of a product.
 template <typename T>
-void multiply(const Product& of, const T* a, const T* b, T* out) {
-  for (std::int64_t m = 0; m < of.rows; ++m) {
-    for (std::int64_t n = 0; n < of.columns; ++n) {
-      T sum{};
-      for (std::int64_t k = 0; k < of.depth; ++k) {
-        const T x = a[m * of.a.row_stride + k * of.a.column_stride];
-        const T y = b[k * of.b.row_stride + n * of.b.column_stride];
-        sum = functions::Add{}(sum, functions::Mul{}(x, y));
-      }
-      out[m * of.out.row_stride + n] = sum;
-    }
+struct RowPart {
+  const T* a;  ///< the row
+  const T* b;  ///< the first of the columns
+  T* out;
+  std::int64_t depth;
+  std::int64_t columns;  ///< no more than most_columns
+  std::int64_t a_column;
+  std::int64_t b_row;
+  std::int64_t b_column;
+
+  static constexpr std::int64_t most_columns = 64;
+};
+
+/// Adds up all columns at once, so that neighbours are in one vector.
+template <typename T>
+struct MultiplyRowPart {
+  [[gnu::always_inline]] static inline void add_row(const RowPart<T>& of, T x, const T* b,
+                                                    std::int64_t b_column, T* sums) {
+    for (std::int64_t n = 0; n < of.columns; ++n)
+      sums[n] = functions::Add{}(sums[n], functions::Mul{}(x, b[n * b_column]));
   }
+
+  [[gnu::always_inline]] static inline void run(const RowPart<T>& of) {
+    T sums[RowPart<T>::most_columns] = {};
+    for (std::int64_t k = 0; k < of.depth; ++k) {
+      const T x = of.a[k * of.a_column];
+      const T* const b = of.b + k * of.b_row;
+      if (of.b_column == 1)
+        add_row(of, x, b, 1, sums);
+      else
+        add_row(of, x, b, of.b_column, sums);
+    }
+    std::copy_n(sums, of.columns, of.out);
+  }
+};
+
+/// Row `row` of the product of matrices, of which the first ones are given.
+template <typename T>
+void multiply_row(const Product& of, std::int64_t row, const T* a, const T* b, T* out) {
+  static const auto run = simd_function<MultiplyRowPart<T>, const RowPart<T>&>(simd_level());
+  for (std::int64_t n = 0; n < of.columns; n += RowPart<T>::most_columns)
+    run({.a = a + row * of.a.row_stride,
+         .b = b + n * of.b.column_stride,
+         .out = out + row * of.out.row_stride + n,
+         .depth = of.depth,
+         .columns = std::min(of.columns - n, RowPart<T>::most_columns),
+         .a_column = of.a.column_stride,
+         .b_row = of.b.row_stride,
+         .b_column = of.b.column_stride});
 }
 
 /// float64 and integers, which wrap around.
 template <typename T>
-std::unique_ptr<Kernel> make_plain_matmul(const Product& of) {
-  return make_kernel([of](const KernelIo& io) {
+std::unique_ptr<Kernel> make_plain_matmul(const Product& of, int threads) {
+  return make_kernel([of, threads](const KernelIo& io) {
     if (of.is_empty()) return;
     T* const out = io.outputs[0].as<T>();
-    for (std::int64_t batch = 0; batch < graph::num_elements(of.batches); ++batch) {
+    const std::int64_t rows = graph::num_elements(of.batches) * of.rows;
+    constexpr std::int64_t least_work = 1 << 14;  // products that are worth waking a thread for
+    const bool is_large = rows * of.columns * of.depth > least_work;
+#pragma omp parallel for num_threads(threads) if (is_large)
+    for (std::int64_t row = 0; row < rows; ++row) {
       const auto at = [&](const MatrixLayout& layout) {
-        return batch_offset(of.batches, layout.batch_strides, batch);
+        return batch_offset(of.batches, layout.batch_strides, row / of.rows);
       };
-      multiply(of, io.inputs[0].as<const T>() + at(of.a), io.inputs[1].as<const T>() + at(of.b),
-               out + at(of.out));
+      multiply_row(of, row % of.rows, io.inputs[0].as<const T>() + at(of.a),
+                   io.inputs[1].as<const T>() + at(of.b), out + at(of.out));
     }
     if (!of.c && of.alpha == 1) return;
     for (std::int64_t i = 0; i < io.outputs[0].elements(); ++i) {
@@ -170,8 +213,9 @@ std::unique_ptr<Kernel> make_matmul(const KernelRequest& request) {
     if (auto kernel = make_blocked_matmul(request, product)) return kernel;
   if (type == DataType::float32 || is_half(type))
     return std::make_unique<FloatMatMul>(request, product);
+  const int threads = request.device.threads();
   return kernel_for_type(request, type, PlainTypes{},
-                         [&]<typename T>(T) { return make_plain_matmul<T>(product); });
+                         [&]<typename T>(T) { return make_plain_matmul<T>(product, threads); });
 }
 
 }  // namespace autopar::runtime::cpu
