@@ -47,6 +47,8 @@ struct FourierBin {
 };
 
 std::unique_ptr<Kernel> make_fourier_rows(const KernelRequest& request) {
+  if constexpr (on_cpu)
+    if (auto kernel = cpu::make_fast_fourier_rows(request)) return kernel;
   const graph::Node& node = request.node;
   const Shape& out = request.outputs.at(0).shape;
   const std::int64_t in_parts = node.int_attribute("in_parts", 1);

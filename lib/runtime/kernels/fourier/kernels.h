@@ -10,6 +10,11 @@ namespace autopar::runtime {
 MakeKernel make_dft, make_stft;
 MakeKernel make_mel_weight_matrix;
 
+namespace cpu {
+/// A FourierRows by fast transforms; null where the signals are too long for their memory.
+MakeKernel make_fast_fourier_rows;
+}  // namespace cpu
+
 namespace AUTOPAR_DEVICE {
 
 /// Sums over signals too long for a matrix of cosines and sines (fourier_rows_portable.cpp).

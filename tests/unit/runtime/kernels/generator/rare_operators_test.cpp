@@ -5,6 +5,7 @@
 #include <complex>
 #include <numbers>
 
+#include "runtime/passes/passes.h"
 #include "unit/runtime/loops.h"
 
 using namespace autopar;
@@ -239,6 +240,52 @@ TEST_CASE("DFT of a long signal") {
     CHECK(y[static_cast<std::size_t>(2 * k)] == Approx(sum.real()).margin(1e-4));
     CHECK(y[static_cast<std::size_t>(2 * k + 1)] == Approx(sum.imag()).margin(1e-4));
   }
+}
+
+TEST_CASE("FourierRows of lengths with factors of all kinds equals the definition") {
+  Random random(7);
+  for (const std::int64_t n : {1, 2, 3, 4, 5, 6, 8, 12, 16, 30, 49, 64, 97, 120, 128, 750})
+    for (const std::int64_t in_parts : {1, 2})
+      for (const std::int64_t out_parts : {1, 2})
+        for (const bool is_inverse : {false, true}) {
+          const bool is_half = is_inverse && out_parts == 1;
+          const std::int64_t samples =
+              1 + static_cast<std::int64_t>(random()) % (is_half ? n / 2 + 1 : n);
+          const std::int64_t bins = 1 + static_cast<std::int64_t>(random()) % n;
+          const std::int64_t rows = 3;
+          const Tensor x = random_in(DataType::float32, {rows, samples * in_parts}, random, -1, 1);
+          std::vector<double> circle;
+          for (std::int64_t i = 0; i < n; ++i) {
+            const Complex point = turn(static_cast<double>(i) / static_cast<double>(n));
+            circle.insert(circle.end(), {point.real(), point.imag()});
+          }
+          std::vector<double> expected;
+          for (std::int64_t row = 0; row < rows; ++row)
+            for (std::int64_t k = 0; k < bins; ++k) {
+              Complex sum = 0;
+              for (std::int64_t i = 0; i < samples; ++i) {
+                Complex number{at(x, {row, i * in_parts}),
+                               in_parts == 2 ? at(x, {row, i * 2 + 1}) : 0};
+                if (is_half && i != 0 && 2 * i != n) number *= 2;
+                const double part = static_cast<double>(i * k % n) / static_cast<double>(n);
+                sum += number * turn(is_inverse ? part : -part);
+              }
+              if (is_inverse) sum /= static_cast<double>(n);
+              expected.push_back(sum.real());
+              if (out_parts == 2) expected.push_back(sum.imag());
+            }
+          NodeRun run{"FourierRows",
+                      {{"inverse", std::int64_t{is_inverse}},
+                       {"in_parts", in_parts},
+                       {"out_parts", out_parts}},
+                      {x, tensor_of(DataType::float64, {n, 2}, circle)},
+                      {{DataType::float32, {rows, bins * out_parts}}},
+                      {1}};
+          run.domain = passes::internal_domain;
+          run.threads = 2;
+          CAPTURE(n, in_parts, out_parts, is_inverse, samples, bins);
+          check_close(run_node(run).front(), expected, 10);
+        }
 }
 
 TEST_CASE("STFT cuts frames, weighs them and transforms each") {
