@@ -7,7 +7,7 @@
 #include "base/error.h"
 #include "runtime/kernels/common/element_types.h"
 #include "runtime/kernels/common/strides.h"
-#include "runtime/kernels/cpu/simd.h"
+#include "runtime/kernels/movement/transposition_cpu.h"
 
 namespace autopar::runtime::cpu {
 namespace {
@@ -18,71 +18,6 @@ constexpr std::int64_t square = 16;
 /// Rows that one thread takes at a time; and columns, which are many where rows are few.
 constexpr std::int64_t chunk_rows = 4 * square;
 constexpr std::int64_t chunk_columns = 4096;
-
-/// Rows of `in` that become columns of `out`, both of which lie one element behind the other.
-template <typename T>
-struct Transposition {
-  const T* in;
-  T* out;
-  std::int64_t rows;     ///< of out
-  std::int64_t columns;  ///< of out
-  std::int64_t in_column;
-  std::int64_t out_row;
-};
-
-/// In squares of 8 by 8: three times, each of the first four rows of vectors and its fellow in the
-/// last four are dealt into one another.
-template <typename T>
-struct TransposeSquares {
-  static constexpr std::int64_t side = 8;
-  using Row [[gnu::vector_size(side * sizeof(T))]] = T;
-
-  [[gnu::always_inline]] static inline void transpose(const T* in, std::int64_t in_column, T* out,
-                                                      std::int64_t out_row) {
-    Row rows[side];
-#pragma GCC unroll 8
-    for (std::int64_t i = 0; i < side; ++i) std::memcpy(&rows[i], in + i * in_column, sizeof(Row));
-#pragma GCC unroll 3
-    for (int round = 0; round < 3; ++round) {
-      Row dealt[side];
-#pragma GCC unroll 4
-      for (std::int64_t i = 0; i < side / 2; ++i) {
-        dealt[2 * i] = __builtin_shufflevector(rows[i], rows[i + 4], 0, 8, 1, 9, 2, 10, 3, 11);
-        dealt[2 * i + 1] =
-            __builtin_shufflevector(rows[i], rows[i + 4], 4, 12, 5, 13, 6, 14, 7, 15);
-      }
-#pragma GCC unroll 8
-      for (std::int64_t i = 0; i < side; ++i) rows[i] = dealt[i];
-    }
-#pragma GCC unroll 8
-    for (std::int64_t i = 0; i < side; ++i) std::memcpy(out + i * out_row, &rows[i], sizeof(Row));
-  }
-
-  [[gnu::always_inline]] static inline void copy(const Transposition<T>& of, std::int64_t first_row,
-                                                 std::int64_t last_row, std::int64_t first_column,
-                                                 std::int64_t last_column) {
-    for (std::int64_t r = first_row; r < last_row; ++r)
-      for (std::int64_t c = first_column; c < last_column; ++c)
-        of.out[r * of.out_row + c] = of.in[c * of.in_column + r];
-  }
-
-  [[gnu::always_inline]] static inline void run(const Transposition<T>& of) {
-    const std::int64_t rows = of.rows / side * side;
-    const std::int64_t columns = of.columns / side * side;
-    for (std::int64_t c = 0; c < columns; c += side)
-      for (std::int64_t r = 0; r < rows; r += side)
-        transpose(of.in + c * of.in_column + r, of.in_column, of.out + r * of.out_row + c,
-                  of.out_row);
-    copy(of, 0, rows, columns, of.columns);
-    copy(of, rows, of.rows, 0, of.columns);
-  }
-};
-
-template <typename T>
-void transpose(const Transposition<T>& of) {
-  static const auto run = simd_function<TransposeSquares<T>, const Transposition<T>&>(simd_level());
-  run(of);
-}
 
 }  // namespace
 

@@ -12,6 +12,7 @@
 #include "graph/arena.h"
 #include "runtime/device.h"
 #include "runtime/kernels/common/kernel_arguments.h"
+#include "runtime/kernels/movement/transposition_cpu.h"
 #include "runtime/kernels/quantized/byte_finish.h"
 #include "runtime/kernels/quantized/byte_images.h"
 #include "runtime/kernels/quantized/byte_panels.h"
@@ -217,11 +218,14 @@ class ByteConv final : public Kernel {
       const std::int64_t image = (block.first_window + window) / places;
       const std::int64_t place = (block.first_window + window) % places;
       const std::int64_t count = std::min(block.windows - window, places - place);
-      const T* const from = results + window * byte_panel_columns;
       T* const to = out + (image * of_.sizes.out_channels + first_column(panel)) * places + place;
-      for (std::int64_t column = 0; column < columns; ++column)
-        for (std::int64_t i = 0; i < count; ++i)
-          to[column * places + i] = from[i * byte_panel_columns + column];
+      transpose<std::uint32_t>(
+          {.in = reinterpret_cast<const std::uint32_t*>(results + window * byte_panel_columns),
+           .out = reinterpret_cast<std::uint32_t*>(to),
+           .rows = columns,
+           .columns = count,
+           .in_row = byte_panel_columns,
+           .out_row = places});
       window += count;
     }
   }

@@ -9,6 +9,7 @@
 #include "graph/arena.h"
 #include "runtime/device.h"
 #include "runtime/kernels/common/kernel_arguments.h"
+#include "runtime/kernels/movement/transposition_cpu.h"
 #include "runtime/kernels/product/onednn_product.h"
 #include "runtime/kernels/quantized/byte_conv.h"
 #include "runtime/kernels/quantized/byte_images.h"
@@ -163,9 +164,12 @@ class ByteDepthwise final : public Kernel {
       const std::int64_t place = window % places;
       const std::int64_t in_image = std::min(windows, places - place);
       T* const to = out + (image * of_.sizes.channels + channel) * places + place;
-      for (std::int64_t c = 0; c < count; ++c)
-        for (std::int64_t i = 0; i < in_image; ++i)
-          to[c * places + i] = results[i * block_channels + c];
+      transpose<std::uint32_t>({.in = reinterpret_cast<const std::uint32_t*>(results),
+                                .out = reinterpret_cast<std::uint32_t*>(to),
+                                .rows = count,
+                                .columns = in_image,
+                                .in_row = block_channels,
+                                .out_row = places});
       results += in_image * block_channels;
       window += in_image;
       windows -= in_image;

@@ -1,9 +1,11 @@
 #include "runtime/kernels/quantized/byte_images.h"
 
 #include <algorithm>
+#include <cstring>
 
 #include "graph/arena.h"
 #include "runtime/kernels/common/kernel_arguments.h"
+#include "runtime/kernels/cpu/square.h"
 #include "runtime/kernels/product/onednn_product.h"
 
 namespace autopar::runtime::cpu {
@@ -14,22 +16,61 @@ constexpr int width = DirectConvolution::width;
 
 std::int64_t number_bytes(ByteForm form) { return 4 / numbers_in_word(form); }
 
-/// Writes a row of the image at `from`, the channels of a place together.
+/// Some places of a row of an image, [channel, place], and where their channels lie together.
 template <typename Number>
-void write_places(const DirectConvolution& of, const std::uint8_t* from, std::int64_t begin,
-                  std::int64_t end, std::uint8_t moved, Number* to) {
-  constexpr std::int64_t together = 64;  // rows of channels that the first-level cache holds
-  const std::int64_t channels = of.sizes.channels;
-  const std::int64_t channel_places =
-      std::int64_t{of.sizes.windows.in[height]} * of.sizes.windows.in[width];
-  for (std::int64_t first = 0; first < channels; first += together) {
-    const std::int64_t last = std::min(first + together, channels);
-    for (std::int64_t x = begin; x < end; ++x) {
-      Number* const place = to + (x - begin) * channels;
-      for (std::int64_t c = first; c < last; ++c)
-        place[c] = static_cast<std::uint8_t>(from[c * channel_places + x] ^ moved);
+struct RowPlaces {
+  const std::uint8_t* from;  ///< the first place of the first channel
+  std::int64_t channel_places;
+  std::int64_t places;
+  std::int64_t channels;
+  std::uint8_t moved;
+  Number* to;
+};
+
+template <typename Number>
+struct WritePlaces {
+  using Numbers [[gnu::vector_size(square_side * sizeof(Number))]] = Number;
+
+  [[gnu::always_inline]] static inline void write_square(const RowPlaces<Number>& of,
+                                                         std::int64_t channel, std::int64_t place) {
+    Square<std::uint8_t> square;
+#pragma GCC unroll 8
+    for (std::int64_t i = 0; i < square_side; ++i)
+      std::memcpy(&square.rows[i], of.from + (channel + i) * of.channel_places + place,
+                  square_side);
+    square.transpose();
+#pragma GCC unroll 8
+    for (std::int64_t i = 0; i < square_side; ++i) {
+      const Numbers numbers = __builtin_convertvector(square.rows[i] ^ of.moved, Numbers);
+      std::memcpy(of.to + (place + i) * of.channels + channel, &numbers, sizeof numbers);
     }
   }
+
+  [[gnu::always_inline]] static inline void write(const RowPlaces<Number>& of,
+                                                  std::int64_t first_channel,
+                                                  std::int64_t first_place,
+                                                  std::int64_t last_place) {
+    for (std::int64_t place = first_place; place < last_place; ++place)
+      for (std::int64_t c = first_channel; c < of.channels; ++c)
+        of.to[place * of.channels + c] =
+            static_cast<std::uint8_t>(of.from[c * of.channel_places + place] ^ of.moved);
+  }
+
+  [[gnu::always_inline]] static inline void run(const RowPlaces<Number>& of) {
+    const std::int64_t channels = of.channels / square_side * square_side;
+    const std::int64_t places = of.places / square_side * square_side;
+    for (std::int64_t place = 0; place < places; place += square_side)
+      for (std::int64_t c = 0; c < channels; c += square_side) write_square(of, c, place);
+    write(of, channels, 0, places);
+    write(of, 0, places, of.places);
+  }
+};
+
+template <typename Number>
+void write_places(const RowPlaces<Number>& of) {
+  static const auto run =
+      simd_function<WritePlaces<Number>, const RowPlaces<Number>&>(simd_level());
+  run(of);
 }
 
 /// Writes row `y` of all padded images' rows.
@@ -48,7 +89,12 @@ void write_padded(const DirectConvolution& of, const ByteImages& images, std::in
   Number* const inside = to + (begin - of.columns.begin) * channels;
   std::fill(to, inside, images.zero);
   const std::int64_t rows_before = y / of.rows.extent * channels * windows.in[height] + row;
-  write_places(of, images.in + rows_before * windows.in[width], begin, end, images.moved, inside);
+  write_places<Number>({.from = images.in + rows_before * windows.in[width] + begin,
+                        .channel_places = std::int64_t{windows.in[height]} * windows.in[width],
+                        .places = end - begin,
+                        .channels = channels,
+                        .moved = images.moved,
+                        .to = inside});
   std::fill(inside + (end - begin) * channels, to_end, images.zero);
 }
 

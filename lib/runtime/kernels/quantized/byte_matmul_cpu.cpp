@@ -2,9 +2,12 @@
 
 #include "runtime/kernels/quantized/byte_matmul.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <optional>
+#include <string>
 
 #include "graph/arena.h"
 #include "runtime/device.h"
@@ -58,7 +61,9 @@ class ByteMatMul final : public Kernel {
     if (places.scale)
       scales_ = repeated_input(request, *places.scale, "the scale", product.columns, 1);
     if (!request.is_constant(1)) return;
-    kept_panels_ = request.kept(1, "panels of bytes", all_panel_bytes(), [&] {
+    const std::string form = fmt::format("panels of bytes, {} matrices of {} by {}", matrices_,
+                                         product.depth, product.columns);
+    kept_panels_ = request.kept(1, form, all_panel_bytes(), [&] {
       auto memory = request.device.allocate(all_panel_bytes());
       if (!write_matrices(request.inputs[1].data, ByteForm::quads, memory.get()))
         write_matrices(request.inputs[1].data, ByteForm::pairs, memory.get());
@@ -136,7 +141,7 @@ class ByteMatMul final : public Kernel {
                   128
             : zero_point_at(optional_data<const std::uint8_t>(io.inputs, places_.a_zero), place));
   }
-  /// The zero point of what is made signed.
+  /// The zero point of what is made signed, by the column of all matrices.
   std::uint32_t b_zero(const KernelIo& io, std::int64_t column) const {
     const std::int64_t place = b_zeros_.of(column);
     return static_cast<std::uint32_t>(
@@ -163,7 +168,7 @@ class ByteMatMul final : public Kernel {
             product_.rows * of_rows / parts, product_.rows * (of_rows + 1) / parts};
   }
 
-  ByteColumnTerms columns_of(const KernelIo& io, const BytePanels& panels,
+  ByteColumnTerms columns_of(const KernelIo& io, const BytePanels& panels, std::int64_t matrix,
                              std::int64_t panel) const {
     ByteColumnTerms columns;
     const std::int64_t first = panel * byte_panel_columns;
@@ -171,7 +176,7 @@ class ByteMatMul final : public Kernel {
     std::ranges::copy(panels.column_sums(panel), columns.sums.begin());
     for (std::int64_t i = 0; i < columns.count; ++i) {
       const auto place = static_cast<std::size_t>(i);
-      columns.zeros[place] = b_zero(io, first + i);
+      columns.zeros[place] = b_zero(io, matrix * product_.columns + first + i);
       if (places_.scale)
         columns.scales[place] = io.inputs[*places_.scale].as<const float>()[scales_.of(first + i)];
     }
@@ -185,7 +190,7 @@ class ByteMatMul final : public Kernel {
     };
     const std::int64_t matrix = first_of(product_.b) / product_.depth / product_.columns;
     const BytePanels panels(layout_, all_panels + matrix * layout_.bytes());
-    const ByteColumnTerms columns = columns_of(io, panels, of.panel);
+    const ByteColumnTerms columns = columns_of(io, panels, matrix, of.panel);
     const std::int64_t first_row = first_of(product_.a) / product_.depth;
     const std::int64_t row_step = product_.a.row_stride / product_.depth;
     const std::int64_t first_out = first_of(product_.out) + of.panel * byte_panel_columns;

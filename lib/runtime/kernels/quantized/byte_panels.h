@@ -17,8 +17,7 @@ struct ByteMatrix {
   std::int64_t column_stride;
 };
 
-/// What a weight is more than the panel has, which would saturate with it: the sums lack its
-/// product.
+/// The part of a weight that its panel leaves out, since the weight's pair would saturate with it.
 struct ByteExcess {
   std::int32_t stretch;
   std::int32_t place;  ///< in its stretch
@@ -58,13 +57,12 @@ class BytePanels {
   const std::byte* memory_;
 };
 
-/// Fills `memory`, of layout.bytes(), which begins at a multiple of 64. What weights exceed quads
-/// by is left out of the panels and listed; false where there is more of it than is worth the
-/// while.
+/// Fills `memory`, of layout.bytes(), which begins at a multiple of 64. Returns false where quads
+/// would leave so much out that pairs are faster.
 bool write_byte_panels(const BytePanelLayout& layout, const ByteMatrix& from, ByteForm form,
                        std::byte* memory);
 
-/// Adds what the panel's excess gives for the rows of a tile of quads.
+/// Adds the products of what a panel of quads leaves out to a tile's sums.
 void add_byte_excess(const ByteTile& of, std::span<const ByteExcess> excess, std::int32_t* sums);
 
 }  // namespace autopar::runtime::cpu

@@ -91,10 +91,11 @@ void multiply(const RowProducts& of) {
   run(of);
 }
 
-/// Of several elements of the batch, weights are worth packing: a tile of a convolution multiplies
-/// them without adding lanes up in the end.
-constexpr std::int64_t least_packed_batch = 3;
-constexpr std::int64_t least_packed_steps = 8;  ///< as many as packing takes, about
+/// Weights are worth packing for so many steps: sums need not be added up over lanes then. Elements
+/// are the same for a batch of any size.
+constexpr std::int64_t least_packed_steps = 32;
+/// So many panels at once are read for a batch of one, since an addition waits for the one before.
+constexpr int panels_together = 4;
 
 /// Writes panel_columns rows of weights, [row, depth], as [depth, row].
 void pack(const float* weights, std::int64_t depth, float* panel) {
@@ -103,7 +104,28 @@ void pack(const float* weights, std::int64_t depth, float* panel) {
       panel[k * panel_columns + row] = weights[row * depth + k];
 }
 
-/// The products of a panel: out[b, row] for panel_columns rows.
+/// The products of some panels with one state.
+struct MultiplyPanels {
+  [[gnu::always_inline]] static inline void run(const float* panels, const RowProducts& of) {
+    using Lanes = Vector<tile_lanes>::Floats;
+    constexpr int vectors = panel_columns / tile_lanes;
+    Lanes sums[panels_together][vectors] = {};
+    for (std::int64_t k = 0; k < of.depth; ++k, panels += panel_columns) {
+#pragma GCC unroll 4
+      for (int i = 0; i < panels_together; ++i)
+#pragma GCC unroll 2
+        for (int v = 0; v < vectors; ++v) {
+          Lanes weights;
+          std::memcpy(&weights, panels + i * of.depth * panel_columns + v * tile_lanes,
+                      sizeof weights);
+          sums[i][v] += of.states[k] * weights;
+        }
+    }
+    std::memcpy(of.out, sums, sizeof sums);
+  }
+};
+
+/// The products of a panel with all states.
 void multiply_panel(const float* panel, const RowProducts& of, const float* zeros) {
   const std::int64_t tiles = (of.batch + tile_windows - 1) / tile_windows;
   const std::array<Stretch, 1> all = {{{.offset = 0, .depth = 0, .length = of.depth}}};
@@ -125,6 +147,24 @@ void multiply_panel(const float* panel, const RowProducts& of, const float* zero
                                                       .columns = of.out_stride,
                                                       .has_relu = false,
                                                       .ahead = {.begin = next, .step = 0}});
+  }
+}
+
+/// The products of rows that are packed; `zeros` are panel_columns of them.
+void multiply_packed(const float* panels, RowProducts of, const float* zeros) {
+  static const auto together =
+      simd_function<MultiplyPanels, const float*, const RowProducts&>(SimdLevel::avx2);
+  constexpr std::int64_t rows_together = panels_together * panel_columns;
+  while (of.rows > 0) {
+    const bool is_many = of.batch == 1 && of.rows >= rows_together;
+    if (is_many)
+      together(panels, of);
+    else
+      multiply_panel(panels, of, zeros);
+    const std::int64_t done = is_many ? rows_together : panel_columns;
+    panels += done * of.depth;
+    of.out += done;
+    of.rows -= done;
   }
 }
 
@@ -243,8 +283,8 @@ class RecurrentSweep final : public Kernel {
   bool resets_before() const { return of_.kind == RecurrentKind::gru_gates; }
   /// Threads have whole panels then.
   bool packs() const {
-    return simd_level() != SimdLevel::baseline && batch_ >= least_packed_batch &&
-           steps_ >= least_packed_steps && of_.hidden_size % panel_columns == 0;
+    return simd_level() != SimdLevel::baseline && steps_ >= least_packed_steps &&
+           of_.hidden_size % panel_columns == 0;
   }
   std::int64_t state_bytes() const { return graph::aligned(batch_ * of_.hidden_size * 4); }
 
@@ -322,14 +362,12 @@ class RecurrentSweep final : public Kernel {
       const std::int64_t depth = sweep.of_.hidden_size;
       for (int gate = first; gate < last; ++gate) {
         const std::int64_t row = gate * depth + begin;
-        RowProducts of{given(1) + row * depth, end - begin, depth,      state,
-                       sweep.batch_,           gates + row, sweep.rows_};
-        if (!sweep.packs()) {
+        const RowProducts of{given(1) + row * depth, end - begin, depth,      state,
+                             sweep.batch_,           gates + row, sweep.rows_};
+        if (sweep.packs())
+          multiply_packed(packed + row * depth, of, zeros);
+        else
           multiply(of);
-          continue;
-        }
-        for (std::int64_t i = 0; i < end - begin; i += panel_columns, of.out += panel_columns)
-          multiply_panel(packed + (row + i) * depth, of, zeros);
       }
     }
 

@@ -125,6 +125,27 @@ TEST_CASE("MatMulInteger of signed and unsigned bytes, with zero points of each 
         }
 }
 
+TEST_CASE("MatMulInteger of stacks with zero points for each row and column of each matrix") {
+  Random random(6);
+  const Tensor a = random_bytes(random, DataType::uint8, {2, 3, 5});
+  const Tensor b = random_bytes(random, DataType::int8, {2, 5, 20});
+  const Tensor a_zero = random_bytes(random, DataType::uint8, {2, 3, 1});
+  const Tensor b_zero = random_bytes(random, DataType::int8, {2, 1, 20});
+  std::vector<double> expected;
+  for_each_index({2, 3, 20}, [&](const Shape& index) {
+    double sum = 0;
+    for (std::int64_t k = 0; k < 5; ++k)
+      sum += (at(a, {index[0], index[1], k}) - at(a_zero, {index[0], index[1], 0})) *
+             (at(b, {index[0], k, index[2]}) - at(b_zero, {index[0], 0, index[2]}));
+    expected.push_back(sum);
+  });
+  for (const bool is_constant : {false, true}) {
+    NodeRun run{"MatMulInteger", {}, {a, b, a_zero, b_zero}, {{DataType::int32, {2, 3, 20}}}};
+    if (is_constant) run.constants = {1};
+    CHECK(doubles(run_node(run).front()) == expected);
+  }
+}
+
 TEST_CASE("MatMulInteger of the largest bytes by weights of which few are large") {
   Random random(5);
   const std::vector<Operands> shapes = {{{13, 64}, {64, 16}, {13, 16}},

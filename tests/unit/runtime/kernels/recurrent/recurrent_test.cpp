@@ -264,11 +264,11 @@ TEST_CASE("Recurrent networks of other types and sizes, and with a clip") {
 TEST_CASE("Recurrent networks of many units and of large batches, on several threads") {
   Random random(4);
   for (Network n : networks())
-    for (const std::int64_t hidden : {64, 71})
-      for (const std::int64_t batch : {1, 5, 17})
+    for (const std::int64_t hidden : {64, 71, 208})
+      for (const std::int64_t batch : {1, 2, 5, 8, 17})
         for (const char* direction : {"forward", "reverse"})
           for (const bool has_lengths : {false, true}) {
-            n.steps = hidden == 64 ? 9 : 4;
+            n.steps = hidden == 71 ? 4 : 35;
             n.hidden = hidden;
             n.batch = batch;
             n.direction = direction;
