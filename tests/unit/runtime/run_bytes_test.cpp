@@ -118,14 +118,14 @@ TEST_CASE("A weight that is read as bytes is not counted as the numbers that it 
   };
   const ValueId x = numbers(s.in("x", {16, 512}, DataType::int8));
   s.ends(s.matmul(x, numbers(s.graph.add_constant("w", Tensor::zeros(DataType::int8, {512, 64})))));
-  const bool adds_bytes_exactly = [&] {
+  const bool multiplies_bytes = [&] {
     Graph fused = s.graph;
     passes::fuse_quantized_products(fused, kernels_under_test());
     return count(fused, "QuantizedMatMul") == 1;
   }();
   const std::int64_t in_and_out = 16 * 512 + 16 * 64 * 4;
   const std::int64_t numbers_bytes = (16 * 512 + 512 * 64) * 4;
-  CHECK(packed(s.graph).bytes == (adds_bytes_exactly ? in_and_out : 16 * 512 + numbers_bytes));
+  CHECK(packed(s.graph).bytes == (multiplies_bytes ? in_and_out : 16 * 512 + numbers_bytes));
   CHECK(measured_bytes(s.graph) == packed(s.graph).bytes);
 }
 

@@ -9,7 +9,7 @@ namespace autopar::runtime {
 MakeKernel make_qlinear_matmul, make_qlinear_conv;
 
 namespace cpu {
-/// Whether the processor adds bytes up exactly, and there is something to add; or nothing to make.
+/// Whether the processor multiplies bytes exactly, and there are some; or nothing is to be made.
 Serves serves_quantized_matmul, serves_quantized_conv;
 }  // namespace cpu
 namespace cuda {

@@ -60,7 +60,7 @@ struct CumulativeRows {
     const std::int64_t first = item % blocks() * together;
     const std::int64_t begin = item / blocks() * extent * inner + first;
     const std::int64_t rows = inner - first < together ? inner - first : together;
-    Accumulator<T> results[together];
+    Accumulator<T> results[together] = {};
     for (std::int64_t row = 0; row < rows; ++row) results[row] = start;
     for (std::int64_t step = 0; step < extent; ++step) {
       const std::int64_t at = begin + (of.reverse ? extent - 1 - step : step) * inner;

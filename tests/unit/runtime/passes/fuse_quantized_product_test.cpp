@@ -36,7 +36,7 @@ struct Sketch : Spelling {
   }
 };
 
-/// Whether the device adds bytes up exactly: not every CPU does.
+/// Whether the device multiplies bytes: not every CPU does.
 bool is_served() {
   Sketch s;
   const graph::Node node{

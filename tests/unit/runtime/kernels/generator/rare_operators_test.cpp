@@ -356,7 +356,8 @@ TEST_CASE("Compress by a constant condition takes slices, or elements") {
     const Tensor keeps =
         tensor_of(DataType::boolean, {static_cast<std::int64_t>(condition.size())}, condition);
     return doubles(
-        run_node({"Compress", attributes, {x, keeps}, {{DataType::float32, out}}, {1}}).front());
+        run_node({"Compress", std::move(attributes), {x, keeps}, {{DataType::float32, out}}, {1}})
+            .front());
   };
   CHECK(compressed({{"axis", std::int64_t{0}}}, {0, 1, 1}, {2, 2}) ==
         std::vector<double>{3, 4, 5, 6});

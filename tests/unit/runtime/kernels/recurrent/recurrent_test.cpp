@@ -324,7 +324,7 @@ TEST_CASE("A recurrent network that makes no sense is an error that names the no
   const Tensor x = Tensor::zeros(DataType::float32, {3, 2, 4});
   const auto run = [&](std::map<std::string, Attribute> attributes, const Shape& w) {
     run_node({"RNN",
-              attributes,
+              std::move(attributes),
               {x, Tensor::zeros(DataType::float32, w), Tensor::zeros(DataType::float32, {1, 5, 5})},
               {{DataType::float32, {3, 1, 2, 5}}}});
   };
