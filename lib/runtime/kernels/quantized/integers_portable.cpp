@@ -149,33 +149,39 @@ struct ConvIntegerElement {
 /// Scales and zero points are one, or: for a product of `rows` and `columns` b_scale by column and
 /// the others by row, of each matrix or of all; else b_scale and bias by channel, dimension `axis`
 /// of the sums. The scales' quotient is of their own type.
-/// A number for each column of a row, or one for all.
-template <typename T, bool is_by_column>
+/// Whether the columns of a row have a number each. `either` is known in a run alone, which keeps
+/// loops from being vectorised, but serves all cases with one kernel on a GPU.
+enum class ByColumn { one, each, either };
+
+template <typename T, ByColumn by>
 struct OfColumns {
   const T* numbers;  ///< the first column's; null stands for 0
+  bool has_each;
 
-  AUTOPAR_ELEMENTWISE OfColumns(const T* all, std::int64_t first)
-      : numbers(all == nullptr ? nullptr : all + first) {}
-  AUTOPAR_ELEMENTWISE T at(std::int64_t column) const { return numbers[column]; }
+  AUTOPAR_ELEMENTWISE T at(std::int64_t column) const {
+    const bool moves = by == ByColumn::each || (by == ByColumn::either && has_each);
+    return numbers == nullptr ? T{} : numbers[moves ? column : 0];
+  }
 };
 
+/// Read before the loop.
 template <typename T>
-struct OfColumns<T, false> {
+struct OfColumns<T, ByColumn::one> {
   T number;
 
-  AUTOPAR_ELEMENTWISE OfColumns(const T* all, std::int64_t first)
-      : number(all == nullptr ? T{} : all[first]) {}
+  AUTOPAR_ELEMENTWISE OfColumns(const T* numbers, bool /*has_each*/)
+      : number(numbers == nullptr ? T{} : *numbers) {}
   AUTOPAR_ELEMENTWISE T at(std::int64_t /*column*/) const { return number; }
 };
 
 /// The scales' quotient is of their own type.
-template <typename Scale, typename Y, bool scales_differ, bool biases_differ>
+template <typename Scale, typename Y, ByColumn scales, ByColumn biases>
 struct RequantizeRow {
   static constexpr bool vectorises = true;
 
   const std::int32_t* sums;
-  OfColumns<std::int32_t, biases_differ> bias;
-  OfColumns<Scale, scales_differ> b_scale;
+  OfColumns<std::int32_t, biases> bias;
+  OfColumns<Scale, scales> b_scale;
   Y* out;
   float a_scale;
   float y_scale;
@@ -209,18 +215,22 @@ struct Requantization {
   Repeated zeros;
   Repeated biases;
   std::int64_t columns;  ///< of a row
+  bool columns_differ;   ///< where there are several biases, or scales of b
+
+  AUTOPAR_ELEMENTWISE bool scales_differ() const { return columns_differ && b_scales.count > 1; }
+  AUTOPAR_ELEMENTWISE bool biases_differ() const { return columns_differ && biases.count > 1; }
 };
 
-template <typename Scale, typename Y, bool scales_differ, bool biases_differ>
+template <typename Scale, typename Y, ByColumn scales, ByColumn biases>
 struct RequantizeRows {
   Requantization<Scale, Y> of;
 
   AUTOPAR_ELEMENTWISE auto operator()(std::int64_t row) const {
     const std::int64_t first = row * of.columns;
-    return RequantizeRow<Scale, Y, scales_differ, biases_differ>{
+    return RequantizeRow<Scale, Y, scales, biases>{
         of.sums + first,
-        {of.bias, of.biases.of(first)},
-        {of.b_scale, of.b_scales.of(first)},
+        {of.bias == nullptr ? nullptr : of.bias + of.biases.of(first), of.biases_differ()},
+        {of.b_scale + of.b_scales.of(first), of.scales_differ()},
         of.out + first,
         widened(of.a_scale[of.a_scales.of(first)]),
         widened(of.y_scale[of.y_scales.of(first)]),
@@ -228,19 +238,31 @@ struct RequantizeRows {
   }
 };
 
-/// `rows` rows, in which columns may have scales and biases of their own.
 template <typename Scale, typename Y>
-void requantize(const Requantization<Scale, Y>& of, std::int64_t rows, bool columns_differ,
-                const Loops& loops) {
-  const auto run = [&]<bool scales_differ, bool biases_differ>() {
-    loops.rows(rows, of.columns, RequantizeRows<Scale, Y, scales_differ, biases_differ>{of});
-  };
-  const bool biases_differ = columns_differ && of.bias != nullptr && of.biases.count > 1;
-  if (columns_differ && of.b_scales.count > 1)
-    biases_differ ? run.template operator()<true, true>() : run.template operator()<true, false>();
-  else
-    biases_differ ? run.template operator()<false, true>()
-                  : run.template operator()<false, false>();
+struct RequantizeElement {
+  RequantizeRows<Scale, Y, ByColumn::either, ByColumn::either> rows;
+
+  AUTOPAR_ELEMENTWISE void operator()(std::int64_t i) const {
+    rows(i / rows.of.columns)(i % rows.of.columns);
+  }
+};
+
+template <typename Scale, typename Y>
+void requantize(const Requantization<Scale, Y>& of, std::int64_t elements, const Loops& loops) {
+  if constexpr (on_cpu) {
+    const auto run = [&]<ByColumn scales, ByColumn biases>() {
+      loops.rows(elements / of.columns, of.columns, RequantizeRows<Scale, Y, scales, biases>{of});
+    };
+    using enum ByColumn;
+    if (of.scales_differ())
+      of.biases_differ() ? run.template operator()<each, each>()
+                         : run.template operator()<each, one>();
+    else
+      of.biases_differ() ? run.template operator()<one, each>()
+                         : run.template operator()<one, one>();
+  } else {
+    loops.each(elements, RequantizeElement<Scale, Y>{{of}});
+  }
 }
 
 std::unique_ptr<Kernel> make_matmul_integer_loops(const KernelRequest& request) {
@@ -315,8 +337,8 @@ std::unique_ptr<Kernel> make_requantize(const KernelRequest& request) {
           {io.inputs[0].as<const std::int32_t>(), io.inputs[1].as<const Scale>(),
            io.inputs[2].as<const Scale>(), io.inputs[3].as<const Scale>(),
            optional_data<const Y>(io.inputs, 4), optional_data<const std::int32_t>(io.inputs, 5),
-           io.outputs[0].as<Y>(), a_scales, b_scales, y_scales, zeros, biases, row},
-          io.outputs[0].elements() / row, is_product, loops);
+           io.outputs[0].as<Y>(), a_scales, b_scales, y_scales, zeros, biases, row, is_product},
+          io.outputs[0].elements(), loops);
     });
   };
   return kernel_for_types(request, request.inputs.at(1).type, Joined<Types<float>, Halves>{},

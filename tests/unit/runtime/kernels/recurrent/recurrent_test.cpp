@@ -264,18 +264,18 @@ TEST_CASE("Recurrent networks of other types and sizes, and with a clip") {
 TEST_CASE("Recurrent networks of many units and of large batches, on several threads") {
   Random random(4);
   for (Network n : networks())
-    for (const std::int64_t hidden : {64, 71, 208})
-      for (const std::int64_t batch : {1, 2, 5, 8, 17})
-        for (const char* direction : {"forward", "reverse"})
-          for (const bool has_lengths : {false, true}) {
-            n.steps = hidden == 71 ? 4 : 35;
-            n.hidden = hidden;
-            n.batch = batch;
-            n.direction = direction;
-            n.has_bias = true;
-            n.has_lengths = has_lengths;
-            check(n, DataType::float32, random, 3);
-          }
+    for (const std::int64_t hidden : {71, 80})
+      for (const std::int64_t batch : {1, 5, 17})
+        for (const bool has_lengths : {false, true}) {
+          // Weights are packed for many steps, on CPUs alone; the emulation would take minutes.
+          n.steps = hidden == 80 && !device_under_test() ? 33 : 4;
+          n.hidden = hidden;
+          n.batch = batch;
+          n.direction = has_lengths ? "reverse" : "forward";
+          n.has_bias = true;
+          n.has_lengths = has_lengths;
+          check(n, DataType::float32, random, batch == 1 ? 1 : 3);
+        }
 }
 
 TEST_CASE("Every activation of recurrent networks, with its numbers") {
