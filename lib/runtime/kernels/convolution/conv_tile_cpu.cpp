@@ -9,10 +9,6 @@ namespace {
 
 using Lanes = Vector<tile_lanes>::Floats;
 
-[[gnu::always_inline]] inline void load(Lanes& to, const float* from) {
-  std::memcpy(&to, from, sizeof to);
-}
-
 /// All loops but those over what a window sees are unrolled, so that sums stay in registers.
 template <int vectors, int windows>
 struct Tile {

@@ -34,12 +34,7 @@ struct DepthwiseOperands {
   float* out;  ///< [window, channels]
 };
 
-template <typename Lanes>
-[[gnu::always_inline]] inline void load(Lanes& to, const float* from) {
-  std::memcpy(&to, from, sizeof to);
-}
-
-/// Of whole vectors of channels from `first` on; the others are computed one by one.
+/// Computes channels from `first` on: whole vectors of them, and the rest one by one.
 template <int lanes, int windows>
 [[gnu::always_inline]] inline void multiply_vectors(const DepthwiseOperands& of,
                                                     std::int64_t first) {

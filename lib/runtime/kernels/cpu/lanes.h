@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <cstring>
 
 #include "runtime/kernels/cpu/simd.h"
 
@@ -12,6 +13,11 @@ struct Vector {
   using Floats [[gnu::vector_size(4 * lanes)]] = float;
   using Integers [[gnu::vector_size(4 * lanes)]] = std::int32_t;
 };
+
+template <typename Lanes, typename Number>
+[[gnu::always_inline]] inline void load(Lanes& to, const Number* from) {
+  std::memcpy(&to, from, sizeof to);
+}
 
 /// `Body<lanes>::run(Arguments...)`, which is always inlined, compiled for this machine with as
 /// many lanes as its registers have. GCC keeps vectors that are wider than a register in memory.

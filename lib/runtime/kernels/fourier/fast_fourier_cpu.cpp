@@ -1,6 +1,7 @@
 // FourierRows by fast Fourier transforms: Stockham's, which needs no reordering, of any radices
 // (Van Loan, "Computational Frameworks for the Fast Fourier Transform", 1992, section 1.7), in
-// double. A prime factor of the length costs as many products as it is large, for each element.
+// double. A prime factor of the length costs as many products as it is large, for each element:
+// lengths with large ones are left to loops, which all threads share.
 
 #include <omp.h>
 
@@ -12,6 +13,7 @@
 #include "graph/arena.h"
 #include "runtime/device.h"
 #include "runtime/kernels/common/kernel_arguments.h"
+#include "runtime/kernels/fourier/fourier_form.h"
 #include "runtime/kernels/fourier/kernels.h"
 
 namespace autopar::runtime::cpu {
@@ -51,18 +53,9 @@ AUTOPAR_SIMD_CLONES void add_product(const Signal& from, double real, double ima
     }
 }
 
-struct Transform {
-  std::int64_t length;
-  std::int64_t samples;
-  std::int64_t bins;
-  std::int64_t in_parts;
-  std::int64_t out_parts;
-  bool is_inverse;
-  std::vector<std::int64_t> factors;
-};
-
-/// One pass: of `left` parts of the length, `radix` at a time, of runs of `run` numbers.
-void pass(const Transform& of, const double* circle, std::int64_t radix, std::int64_t left,
+/// A pass over what is left of the length, `radix` parts of it at a time, each of runs of `run`
+/// numbers.
+void pass(const FourierForm& of, const double* circle, std::int64_t radix, std::int64_t left,
           std::int64_t run, const Signal& from, const Signal& to) {
   const std::int64_t parts = left / radix;
   const double direction = of.is_inverse ? 1 : -1;
@@ -84,8 +77,12 @@ void pass(const Transform& of, const double* circle, std::int64_t radix, std::in
 
 class FastFourierRows final : public Kernel {
  public:
-  FastFourierRows(const KernelRequest& request, Transform transform)
-      : of_(std::move(transform)), threads_(request.device.threads()) {}
+  FastFourierRows(const KernelRequest& request, const FourierForm& form,
+                  std::vector<std::int64_t> factors)
+      : of_(form),
+        factors_(std::move(factors)),
+        threads_(static_cast<int>(
+            std::min<std::int64_t>(request.device.threads(), request.outputs[0].shape[0]))) {}
 
   std::int64_t scratch_bytes() const override { return threads_ * signal_bytes(); }
 
@@ -102,7 +99,7 @@ class FastFourierRows final : public Kernel {
   }
 
  private:
-  /// Of two signals.
+  /// What a thread works in: two signals.
   std::int64_t signal_bytes() const { return graph::aligned(4 * of_.length * 8); }
 
   template <typename T>
@@ -111,7 +108,7 @@ class FastFourierRows final : public Kernel {
     Signal to{memory + 2 * of_.length, memory + 3 * of_.length};
     read_row(in, from);
     std::int64_t run = 1;
-    for (const std::int64_t radix : of_.factors) {
+    for (const std::int64_t radix : factors_) {
       pass(of_, circle, radix, of_.length / run, run, from, to);
       std::swap(from, to);
       run *= radix;
@@ -126,7 +123,7 @@ class FastFourierRows final : public Kernel {
   /// With zeros behind the samples. In half a spectrum all numbers but the ends stand for two.
   template <typename T>
   void read_row(const T* in, const Signal& to) const {
-    const bool is_half = of_.is_inverse && of_.out_parts == 1;
+    const bool is_half = of_.reads_half();
     for (std::int64_t n = 0; n < of_.length; ++n) {
       const bool is_given = n < of_.samples;
       const double times = is_half && n != 0 && 2 * n != of_.length ? 2 : 1;
@@ -136,27 +133,22 @@ class FastFourierRows final : public Kernel {
     }
   }
 
-  Transform of_;
-  int threads_;
+  FourierForm of_;
+  std::vector<std::int64_t> factors_;
+  int threads_;  ///< no more than rows
 };
 
 }  // namespace
 
 std::unique_ptr<Kernel> make_fast_fourier_rows(const KernelRequest& request) {
   constexpr std::int64_t longest = 1 << 24;  // beyond it signals would take too much memory
-  const graph::Node& node = request.node;
-  Transform of{.length = request.inputs.at(1).shape[0],
-               .samples = 0,
-               .bins = 0,
-               .in_parts = node.int_attribute("in_parts", 1),
-               .out_parts = node.int_attribute("out_parts", 2),
-               .is_inverse = node.int_attribute("inverse", 0) != 0,
-               .factors = {}};
-  if (of.length > longest) return nullptr;
-  of.samples = request.inputs[0].shape[1] / of.in_parts;
-  of.bins = request.outputs.at(0).shape[1] / of.out_parts;
-  of.factors = factors_of(of.length);
-  return std::make_unique<FastFourierRows>(request, std::move(of));
+  constexpr std::int64_t largest_factor = 64;
+  const FourierForm form = fourier_form(request);
+  std::vector<std::int64_t> factors = factors_of(form.length);
+  const bool is_fast =
+      std::ranges::all_of(factors, [](std::int64_t factor) { return factor <= largest_factor; });
+  if (form.length > longest || !is_fast || request.outputs[0].elements() == 0) return nullptr;
+  return std::make_unique<FastFourierRows>(request, form, std::move(factors));
 }
 
 }  // namespace autopar::runtime::cpu

@@ -5,6 +5,7 @@
 #include "base/checked.h"
 #include "runtime/kernels/common/composite.h"
 #include "runtime/kernels/common/kernel_arguments.h"
+#include "runtime/kernels/fourier/fourier_form.h"
 #include "runtime/kernels/fourier/kernels.h"
 #include "runtime/passes/passes.h"
 
@@ -18,19 +19,7 @@ constexpr std::int64_t most_matrix_elements = std::int64_t{1} << 20;
 /// The longest transform, whose table of angles takes 16 times as many bytes.
 constexpr std::int64_t longest = std::int64_t{1} << 30;
 
-/// The transform of rows of `samples` numbers, of one (real) or two (complex) parts each, taken as
-/// `length` with zeros behind, to `bins`. An inverse one of real results reads half of a spectrum,
-/// which stands for all of it.
-struct Transform {
-  std::int64_t length = 1;
-  std::int64_t samples = 1;
-  std::int64_t in_parts = 1;
-  std::int64_t bins = 1;
-  std::int64_t out_parts = 2;
-  bool is_inverse = false;
-
-  bool reads_half() const { return is_inverse && out_parts == 1; }
-
+struct Transform : FourierForm {
   /// What part `in` of sample `n` adds to part `out` of bin `k`.
   double weight(std::int64_t n, std::int64_t in, std::int64_t k, std::int64_t out) const {
     const double turn = 2 * std::numbers::pi / static_cast<double>(length);

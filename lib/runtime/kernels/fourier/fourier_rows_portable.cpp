@@ -3,6 +3,7 @@
 // `circle` has cosine and sine of every angle. An item is a number of a bin.
 
 #include "runtime/kernels/common/loops.h"
+#include "runtime/kernels/fourier/fourier_form.h"
 #include "runtime/kernels/fourier/kernels.h"
 
 namespace autopar::runtime::AUTOPAR_DEVICE {
@@ -12,16 +13,12 @@ struct FourierBin {
   const T* rows;         ///< [n, samples, in_parts]
   const double* circle;  ///< [length, 2]
   T* out;                ///< [n, bins, out_parts]
-  std::int64_t length;
-  std::int64_t samples;
-  std::int64_t bins;
-  std::int64_t in_parts;
-  std::int64_t out_parts;
-  bool is_inverse;
+  FourierForm of;
 
-  std::int64_t item_work() const { return 4 * samples; }
+  std::int64_t item_work() const { return 4 * of.samples; }
 
   AUTOPAR_ELEMENTWISE void operator()(std::int64_t item) const {
+    const auto& [length, samples, in_parts, bins, out_parts, is_inverse] = of;
     const std::int64_t k = item % bins;
     const T* row = rows + item / bins * samples * in_parts;
     double real = 0;
@@ -49,20 +46,12 @@ struct FourierBin {
 std::unique_ptr<Kernel> make_fourier_rows(const KernelRequest& request) {
   if constexpr (on_cpu)
     if (auto kernel = cpu::make_fast_fourier_rows(request)) return kernel;
-  const graph::Node& node = request.node;
-  const Shape& out = request.outputs.at(0).shape;
-  const std::int64_t in_parts = node.int_attribute("in_parts", 1);
-  const std::int64_t out_parts = node.int_attribute("out_parts", 2);
-  const bool is_inverse = node.int_attribute("inverse", 0) != 0;
-  const std::int64_t length = request.inputs.at(1).shape[0];
-  const std::int64_t samples = request.inputs[0].shape[1] / in_parts;
-  const std::int64_t bins = out[1] / out_parts;
-  const std::int64_t items = out[0] * bins;
+  const FourierForm form = fourier_form(request);
+  const std::int64_t items = request.outputs[0].shape[0] * form.bins;
   return kernel_for_type(request, request.inputs[0].type, AllFloats{}, [&]<typename T>(T) {
     return make_loops(request, [=](const KernelIo& io, const Loops& loops) {
       loops.each(items, FourierBin<T>{io.inputs[0].as<const T>(), io.inputs[1].as<const double>(),
-                                      io.outputs[0].as<T>(), length, samples, bins, in_parts,
-                                      out_parts, is_inverse});
+                                      io.outputs[0].as<T>(), form});
     });
   });
 }

@@ -11,7 +11,8 @@ MakeKernel make_dft, make_stft;
 MakeKernel make_mel_weight_matrix;
 
 namespace cpu {
-/// A FourierRows by fast transforms; null where the signals are too long for their memory.
+/// A FourierRows by fast transforms; null where the length has a large prime factor, or signals
+/// would take too much memory.
 MakeKernel make_fast_fourier_rows;
 }  // namespace cpu
 

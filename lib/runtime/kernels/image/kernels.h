@@ -5,15 +5,16 @@
 
 namespace autopar::runtime {
 namespace cpu {
-/// oneDNN's poolings, in float32; null, or the other kernel, where it has no such form.
-MakeKernel make_onednn_average_pool;
-std::unique_ptr<Kernel> make_onednn_max_pool(const KernelRequest& request,
-                                             std::unique_ptr<Kernel> other);
-/// MaxPool and AveragePool in float32 of images with long rows; null for others.
-MakeKernel make_average_pool_by_rows, make_max_pool_by_rows;
+/// MaxPool and AveragePool in float32, row by row or by oneDNN; null, or the other kernel, where
+/// neither has such a form.
+MakeKernel make_float_average_pool;
+std::unique_ptr<Kernel> make_float_max_pool(const KernelRequest& request,
+                                            std::unique_ptr<Kernel> other);
 /// The same of images whose channels are last, which the passes make where they are served.
 MakeKernel make_channels_last_average_pool, make_channels_last_max_pool;
 Serves serves_channels_last_pool;
+/// Poolings of images with long rows; null for others.
+MakeKernel make_average_pool_by_rows, make_max_pool_by_rows;
 }  // namespace cpu
 
 namespace AUTOPAR_DEVICE {

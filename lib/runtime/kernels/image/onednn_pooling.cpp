@@ -159,7 +159,7 @@ std::unique_ptr<Kernel> make_average_pool(const KernelRequest& request, ImageLay
 
 }  // namespace
 
-std::unique_ptr<Kernel> make_onednn_average_pool(const KernelRequest& request) {
+std::unique_ptr<Kernel> make_float_average_pool(const KernelRequest& request) {
   if (auto rows = make_average_pool_by_rows(request)) return rows;
   return make_average_pool(request, float_layout);
 }
@@ -170,8 +170,8 @@ std::unique_ptr<Kernel> make_channels_last_average_pool(const KernelRequest& req
   return kernel;
 }
 
-std::unique_ptr<Kernel> make_onednn_max_pool(const KernelRequest& request,
-                                             std::unique_ptr<Kernel> other) {
+std::unique_ptr<Kernel> make_float_max_pool(const KernelRequest& request,
+                                            std::unique_ptr<Kernel> other) {
   const Pooling pooling(request);
   auto fast = make_max_pool_by_rows(request);
   if (!fast && (is_given(request.outputs, 1) || !suits_onednn(request, pooling))) return other;

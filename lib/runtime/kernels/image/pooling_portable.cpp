@@ -1,4 +1,5 @@
-// Poolings: on the CPU in float32 by oneDNN where its forms are ONNX's, else by loops.
+// Poolings: on the CPU in float32 row by row, or by oneDNN where its forms are ONNX's; else by
+// loops.
 
 #include <cmath>
 #include <cstdint>
@@ -93,7 +94,7 @@ struct LpPoolElement {
 
 std::unique_ptr<Kernel> make_average_pool(const KernelRequest& request) {
   if constexpr (on_cpu)
-    if (auto kernel = cpu::make_onednn_average_pool(request)) return kernel;
+    if (auto kernel = cpu::make_float_average_pool(request)) return kernel;
   const Pooling pooling(request);
   const bool counts_padding = request.node.int_attribute("count_include_pad", 0) != 0;
   return kernel_for_type(request, request.inputs[0].type, AllFloats{}, [&]<typename T>(T) {
@@ -120,7 +121,7 @@ std::unique_ptr<Kernel> make_max_pool(const KernelRequest& request) {
                                    is_column_major});
     });
   });
-  if constexpr (on_cpu) return cpu::make_onednn_max_pool(request, std::move(kernel));
+  if constexpr (on_cpu) return cpu::make_float_max_pool(request, std::move(kernel));
   return kernel;
 }
 

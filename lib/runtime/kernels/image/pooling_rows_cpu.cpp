@@ -63,6 +63,12 @@ AUTOPAR_SIMD_CLONES void divide(const float* divisors, float divisor, std::int64
   for (std::int64_t i = 0; i < n; ++i) out[i] /= divisor * divisors[i];
 }
 
+/// Floats from the first that a row's first window sees to the last of its last one.
+std::int64_t seen_by_row(const Windows& of) {
+  return std::int64_t{of.out[width] - 1} * of.strides[width] +
+         std::int64_t{of.taps[width] - 1} * of.dilations[width] + 1;
+}
+
 enum class PoolingKind { largest, average };
 
 class PoolingRows final : public Kernel {
@@ -71,6 +77,7 @@ class PoolingRows final : public Kernel {
       : windows_(pooling.windows),
         kind_(kind),
         planes_(request.inputs[0].shape[0] * request.inputs[0].shape[1]),
+        seen_(seen_by_row(pooling.windows)),
         threads_(request.device.threads()) {
     const bool counts_padding = request.node.int_attribute("count_include_pad", 0) != 0;
     for (int d = 0; d < Windows::dimensions; ++d)
@@ -106,12 +113,7 @@ class PoolingRows final : public Kernel {
     return counts;
   }
 
-  /// Floats from the first that a row's first window sees to the last of its last one.
-  std::int64_t seen_floats() const {
-    return std::int64_t{windows_.out[width] - 1} * windows_.strides[width] +
-           std::int64_t{windows_.taps[width] - 1} * windows_.dilations[width] + 1;
-  }
-  std::int64_t seen_bytes() const { return graph::aligned(seen_floats() * 4); }
+  std::int64_t seen_bytes() const { return graph::aligned(seen_ * 4); }
 
   void combine(const float* in, std::int64_t stride, std::int64_t n, float* out) const {
     if (kind_ == PoolingKind::average)
@@ -127,7 +129,7 @@ class PoolingRows final : public Kernel {
     place.at[depth] = static_cast<int>(row / windows_.out[height] % windows_.out[depth]);
     const std::int64_t plane = row / windows_.out[height] / windows_.out[depth];
     const bool is_average = kind_ == PoolingKind::average;
-    std::fill_n(seen, seen_floats(), is_average ? 0 : -std::numeric_limits<float>::infinity());
+    std::fill_n(seen, seen_, is_average ? 0 : -std::numeric_limits<float>::infinity());
     const TapsInside taps(windows_, place);
     for (std::int64_t z = taps.first[depth]; z < taps.last[depth]; ++z)
       for (std::int64_t y = taps.first[height]; y < taps.last[height]; ++y) {
@@ -153,23 +155,25 @@ class PoolingRows final : public Kernel {
   void see_row(const float* row, float* seen) const {
     const std::int64_t pad = windows_.pads[width];
     const std::int64_t first = std::max<std::int64_t>(pad, 0);
-    const std::int64_t last = std::min(seen_floats(), pad + windows_.in[width]);
+    const std::int64_t last = std::min(seen_, pad + windows_.in[width]);
     if (first < last) combine(row + first - pad, 1, last - first, seen + first);
   }
 
   Windows windows_;
   PoolingKind kind_;
   std::int64_t planes_;  ///< channels of all images
+  std::int64_t seen_;    ///< floats of a row
   int threads_;
   std::array<std::vector<float>, Windows::dimensions> counts_;  ///< by place
 };
 
-/// Whether rows are long enough to be taken at once.
+/// Whether rows are long enough to be taken at once, and not mostly padding, as far taps see.
 bool pays(const KernelRequest& request, const Pooling& pooling) {
   constexpr int least_columns = 8;
+  const std::int64_t places = std::int64_t{pooling.windows.in[width]} + pooling.windows.out[width];
   return request.inputs[0].type == DataType::float32 && request.outputs[0].elements() > 0 &&
          request.inputs[0].elements() > 0 && pooling.sees_image &&
-         pooling.windows.out[width] >= least_columns;
+         pooling.windows.out[width] >= least_columns && seen_by_row(pooling.windows) <= 4 * places;
 }
 
 }  // namespace

@@ -16,7 +16,7 @@ struct Transposition {
   std::int64_t out_row;
 };
 
-/// Of unsigned integers of 8 to 64 bits.
+/// Transposes a matrix of unsigned integers of 8, 16, 32 or 64 bits.
 template <typename T>
 void transpose(const Transposition<T>& of);
 

@@ -10,13 +10,14 @@
 /// and the results scaled. Numbers that are added modulo 2^32 are unsigned.
 namespace autopar::runtime::cpu {
 
+/// What the sums of a row are made good by.
 struct ByteRowTerms {
   std::uint32_t zero = 0;
   std::uint32_t sum = 0;  ///< of the row less its zero points
 };
 using ByteTileTerms = std::array<ByteRowTerms, byte_tile_rows>;
 
-/// Of a panel.
+/// What the sums of a panel's columns are made good, scaled and moved by.
 struct ByteColumnTerms {
   std::int64_t count = 0;  ///< columns that are there
   std::array<std::uint32_t, byte_panel_columns> zeros = {};

@@ -15,12 +15,7 @@ using Integers = Vector<lanes>::Integers;
 
 template <typename To>
 struct Finish {
-  template <typename Lanes, typename From>
-  [[gnu::always_inline]] static inline void load(Lanes& to, const From* from) {
-    std::memcpy(&to, from, sizeof to);
-  }
-
-  /// Of some columns, `lanes` of them.
+  /// Finishes `lanes` columns from `first` on.
   [[gnu::always_inline]] static inline void finish(const ByteTileTerms& rows,
                                                    const ByteColumnTerms& columns,
                                                    std::int64_t first, const std::int32_t* sums,

@@ -58,7 +58,8 @@ void add(std::int32_t& sum, std::int32_t number) {
                                   static_cast<std::uint32_t>(number));
 }
 
-/// Of two rows, whose bytes are made signed by exclusive or.
+/// Writes two rows of weights as pairs and adds them to the columns' sums. Exclusive or with
+/// `moved` makes their bytes signed.
 AUTOPAR_SIMD_CLONES void write_pairs(const std::uint8_t* first, const std::uint8_t* second,
                                      std::uint8_t moved, std::byte* to, std::int32_t* sums) {
   for (std::int64_t column = 0; column < byte_panel_columns; ++column) {

@@ -278,6 +278,42 @@ TEST_CASE("Recurrent networks of many units and of large batches, on several thr
         }
 }
 
+TEST_CASE("The state's product gives a row of a batch the same bytes alone and with others") {
+  if (device_under_test()) return;  // a GPU's products are another library's
+  Random random(8);
+  for (Network n : networks()) {
+    if (n.has_peepholes) continue;
+    n.steps = 33;
+    n.batch = 5;
+    n.hidden = 80;
+    const Operands o = random_operands(n, random, DataType::float32);
+    // The input's product is another kernel, which may add up in another order for more rows.
+    const Tensor no_weights = Tensor::zeros(DataType::float32, o.w.shape());
+    const auto last_states = [&](const Tensor& x, std::int64_t batch) {
+      NodeRun run{
+          n.op_type,
+          {{"hidden_size", n.hidden}, {"linear_before_reset", std::int64_t{n.resets_after}}},
+          {x, no_weights, o.r, o.bias},
+          {{DataType::float32, {n.steps, 1, batch, n.hidden}},
+           {DataType::float32, {1, batch, n.hidden}}}};
+      if (n.op_type != "GRU") run.attributes.erase("linear_before_reset");
+      run.threads = 2;
+      return doubles(run_node(run)[1]);
+    };
+    const std::vector<double> together = last_states(o.x, n.batch);
+    for (std::int64_t b = 0; b < n.batch; ++b) {
+      const graph::Range all_steps{0, n.steps};
+      const graph::Range all_inputs{0, n.inputs};
+      const Tensor row =
+          o.x.slice(std::vector{all_steps, {b, b + 1}, all_inputs}).contiguous_copy();
+      const std::vector<double> alone = last_states(row, 1);
+      const auto* const begin = together.data() + b * n.hidden;
+      CAPTURE(n.op_type, n.resets_after, b);
+      CHECK(alone == std::vector<double>(begin, begin + n.hidden));
+    }
+  }
+}
+
 TEST_CASE("Every activation of recurrent networks, with its numbers") {
   struct Activation {
     const char* name;
