@@ -86,12 +86,11 @@ std::optional<Node> with_scale(Pass& pass, const Node& node) {
 
 void fuse_group_normalizations(Graph& graph, const KernelTable& kernels) {
   rewrite_nodes(graph, kernels, [](Pass& pass, const Node& node) -> std::optional<Node> {
+    const bool is_scale = is_onnx(node, "Mul") || is_onnx(node, "Add");
+    if (!is_scale && !is_onnx(node, "Reshape")) return std::nullopt;
     // Half types would round the factors.
-    if (node.outputs.empty() || pass.type(node.outputs[0]) != DataType::float32)
-      return std::nullopt;
-    if (is_onnx(node, "Reshape")) return group_normalization(pass, node);
-    if (is_onnx(node, "Mul") || is_onnx(node, "Add")) return with_scale(pass, node);
-    return std::nullopt;
+    if (pass.type(node.outputs[0]) != DataType::float32) return std::nullopt;
+    return is_scale ? with_scale(pass, node) : group_normalization(pass, node);
   });
 }
 
