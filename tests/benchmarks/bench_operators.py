@@ -3,7 +3,8 @@
 Usage: bench_operators.py [NAME...] [--threads 2] [--below RATIO]
 Each line is an operator on tensors of about a million elements, or of a size that models have; NAMEs
 choose those that begin so. A ratio above 1 means that autopar is faster; the error is of the first
-output, relative to its largest number. Both sides run in turns, and the better of two turns counts.
+output, relative to its largest number. Both sides run in turns, and of each the better of two counts.
+Inputs and outputs stay where they are between runs.
 """
 
 import argparse
@@ -16,9 +17,10 @@ from pathlib import Path
 import numpy as np
 import onnx
 import onnxruntime
-from onnx import TensorProto, helper, numpy_helper
+from onnx import helper, numpy_helper
 
-from measure import autopar, machine, median, run_json
+from bench_run import time_session
+from measure import autopar, machine, run_json
 from operator_cases import OPERATORS, Case
 
 SECONDS_OF_A_TURN = 0.15
@@ -78,14 +80,11 @@ class Trial:
         start = time.perf_counter()
         self.session.run(None, self.feeds)
         repeat = int(min(max(SECONDS_OF_A_TURN / (time.perf_counter() - start), 3), 50))
-        seconds = []
-        for _ in range(repeat):
-            start = time.perf_counter()
-            self.session.run(None, self.feeds)
-            seconds.append(time.perf_counter() - start)
+        theirs = time_session(self.session, self.feeds, repeat)
         measured = run_json(
-            "run", "--dir", self.folder / "bundle", "--threads", self.threads, "--repeat", repeat, "--json", "--output-dir", self.folder, *self.inputs)
-        return 1e3 * measured["seconds"], 1e3 * median(seconds)
+            "run", "--dir", self.folder / "bundle", "--threads", self.threads, "--repeat", repeat,
+            "--json", "--output-dir", self.folder, *self.inputs)
+        return 1e3 * measured["seconds"], 1e3 * theirs
 
     def error(self):
         expected = np.asarray(self.results[0], np.float64)
@@ -111,7 +110,7 @@ def main():
         with tempfile.TemporaryDirectory() as folder:
             try:
                 trial = Trial(Case(make()), options.threads, Path(folder))
-                own, others = min(trial.turn() for _ in range(2))
+                own, others = map(min, zip(*(trial.turn() for _ in range(2))))
                 error = trial.error()
             except Exception as failure:  # of either program: the others go on
                 refused.append(f"{name}: {failure}".splitlines()[0])
