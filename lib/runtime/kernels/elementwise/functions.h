@@ -204,13 +204,13 @@ struct Tan {
   AUTOPAR_ELEMENTWISE auto operator()(auto x) const { return std::tan(x); }
 };
 struct Asin {
-  AUTOPAR_ELEMENTWISE auto operator()(auto x) const { return std::asin(x); }
+  AUTOPAR_ELEMENTWISE auto operator()(auto x) const { return math::asin(x); }
 };
 struct Acos {
-  AUTOPAR_ELEMENTWISE auto operator()(auto x) const { return std::acos(x); }
+  AUTOPAR_ELEMENTWISE auto operator()(auto x) const { return math::acos(x); }
 };
 struct Atan {
-  AUTOPAR_ELEMENTWISE auto operator()(auto x) const { return std::atan(x); }
+  AUTOPAR_ELEMENTWISE auto operator()(auto x) const { return math::atan(x); }
 };
 struct Sinh {
   AUTOPAR_ELEMENTWISE auto operator()(auto x) const { return std::sinh(x); }

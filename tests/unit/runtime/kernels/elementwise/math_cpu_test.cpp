@@ -63,17 +63,20 @@ double worst(cpu::SimdLevel level, double (*truth)(double)) {
   return result;
 }
 
-TEST_CASE("exp, log, tanh and erf are within a few units in the last place at every SIMD level") {
+TEST_CASE("functions are within a few units in the last place at every SIMD level") {
   for (const cpu::SimdLevel level : levels()) {
     CAPTURE(static_cast<int>(level));
     CHECK(worst<functions::Exp>(level, [](double x) { return std::exp(x); }) < 2);
     CHECK(worst<functions::Tanh>(level, [](double x) { return std::tanh(x); }) < 3);
     CHECK(worst<functions::Erf>(level, [](double x) { return std::erf(x); }) < 3);
     CHECK(worst<functions::Log>(level, [](double x) { return std::log(x); }) < 2);
+    CHECK(worst<functions::Atan>(level, [](double x) { return std::atan(x); }) < 3);
+    CHECK(worst<functions::Asin>(level, [](double x) { return std::asin(x); }) < 3);
+    CHECK(worst<functions::Acos>(level, [](double x) { return std::acos(x); }) < 3);
   }
 }
 
-TEST_CASE("exp, log, tanh and erf at the ends") {
+TEST_CASE("functions at the ends") {
   for (const cpu::SimdLevel level : levels()) {
     const std::vector<float> x = {infinity, -infinity, 0.0F, -0.0F, nan};
     const auto e = apply<functions::Exp>(level, x);
@@ -95,6 +98,13 @@ TEST_CASE("exp, log, tanh and erf at the ends") {
       CHECK((y[3] == 0 && std::signbit(y[3])));
       CHECK(std::isnan(y[4]));
     }
+    const auto angle = apply<functions::Atan>(level, x);
+    CHECK(ulps(angle[0], std::acos(0.0)) < 1);
+    CHECK(ulps(angle[1], -std::acos(0.0)) < 1);
+    CHECK((angle[3] == 0 && std::signbit(angle[3])));
+    CHECK(std::isnan(angle[4]));
+    for (const auto& y : {apply<functions::Asin>(level, x), apply<functions::Acos>(level, x)})
+      CHECK((std::isnan(y[0]) && std::isnan(y[1]) && std::isnan(y[4])));
   }
 }
 
