@@ -78,11 +78,15 @@ CoreSet cores_of_process() {
   return cores;
 }
 
-void bind_thread(const CoreSet& cores) {
+bool try_to_bind_thread(const CoreSet& cores) noexcept {
   cpu_set_t set;
   CPU_ZERO(&set);
   for (const int core : cores) CPU_SET(core, &set);
-  if (sched_setaffinity(0, sizeof set, &set) != 0)
+  return sched_setaffinity(0, sizeof set, &set) == 0;
+}
+
+void bind_thread(const CoreSet& cores) {
+  if (!try_to_bind_thread(cores))
     fail("none of the cores that were given can be used here: {}", std::strerror(errno));
 }
 

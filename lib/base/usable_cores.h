@@ -20,6 +20,8 @@ CoreSet cores_of_process();
 /// Lets the calling thread, and threads that it starts, run on these alone. Throws Error where none
 /// of them can be used.
 void bind_thread(const CoreSet& cores);
+/// The same, but answers whether it could.
+bool try_to_bind_thread(const CoreSet& cores) noexcept;
 
 /// Cores for each of its users, at least 1: each core is shared by those whose set has it.
 std::size_t share_of_cores(const std::vector<CoreSet>& sets_of_users, std::size_t user);

@@ -18,6 +18,7 @@
 #include "base/wait_until.h"
 #include "base/work_signs.h"
 #include "runtime/collectives.h"
+#include "runtime/devices/thread_team.h"
 #include "runtime/first_error.h"
 #include "runtime/kernels/movement/strided_copy_cpu.h"
 #include "runtime/schedule.h"
@@ -73,7 +74,7 @@ std::size_t lane_of(Queue queue) {
 class CpuRunner final : public Runner {
  public:
   CpuRunner(std::vector<Step> steps, int threads, CollectiveContext* collectives)
-      : steps_(std::move(steps)), threads_(threads), collectives_(collectives) {
+      : steps_(std::move(steps)), team_(threads), collectives_(collectives) {
     const auto is_first_lanes = [](const Step& step) { return lane_of(queue_of(step)) == 0; };
     if (std::ranges::all_of(steps_, is_first_lanes)) return;
     std::vector<StepAccess> accesses;
@@ -87,7 +88,8 @@ class CpuRunner final : public Runner {
   std::int64_t launches() const override { return static_cast<std::int64_t>(steps_.size()); }
 
   void run() override {
-    omp_set_num_threads(threads_);
+    omp_set_num_threads(team_.threads());
+    team_.move_apart();
     if (!others_) {
       for (std::size_t s = 0; s < steps_.size(); ++s) run_step(s);
       return;
@@ -168,7 +170,7 @@ class CpuRunner final : public Runner {
   }
 
   std::vector<Step> steps_;
-  int threads_;
+  ThreadTeam team_;
   CollectiveContext* collectives_;
   std::vector<Timing> timings_;  ///< by step, of a profiled run; else empty
 

@@ -1,0 +1,38 @@
+#pragma once
+
+#include <chrono>
+#include <vector>
+
+#include "base/usable_cores.h"
+
+namespace autopar::runtime {
+
+/// By thread, given the core that each is on: where to move it so that no two share one, as long as
+/// there are usable cores without any; -1 where it stays.
+std::vector<int> moves_apart(const std::vector<int>& cores, const CoreSet& usable);
+
+/// Moves threads of the calling one's loops that share a core to usable ones that have none, where
+/// there are as many as threads. All may run on any of those afterwards.
+void move_threads_apart(int threads, const CoreSet& usable);
+
+/// The threads that share the calling one's loops.
+class ThreadTeam {
+ public:
+  explicit ThreadTeam(int threads) : threads_(threads) {}
+
+  int threads() const { return threads_; }
+
+  /// Moves them apart, unless it has just looked. A thread that is woken on the core of the one
+  /// that wakes it, and then waits for it, keeps it from running for as long as threads spin: in
+  /// each loop, since neither is there for long enough that the kernel would move one. Does nothing
+  /// where threads are bound.
+  void move_apart();
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  int threads_;
+  Clock::time_point next_look_;
+};
+
+}  // namespace autopar::runtime
