@@ -42,6 +42,56 @@ struct UnpooledElement {
   }
 };
 
+/// What FoldedElement makes of a plane, in the same order: a row of windows under a tap at a time.
+template <typename T>
+struct FoldedPlane {
+  static constexpr bool vectorises = true;
+  const T* columns;  ///< [planes, taps, windows]
+  T* out;            ///< [planes, places]
+  Windows windows;
+
+  std::int64_t item_work() const { return windows.tap_places() * windows.out_places(); }
+
+  AUTOPAR_ELEMENTWISE void operator()(std::int64_t plane) const {
+    T* const image = out + plane * windows.in_places();
+    for (std::int64_t i = 0; i < windows.in_places(); ++i) image[i] = T{0};
+    const T* row = columns + plane * item_work();
+    for (int i = 0; i < windows.taps[0]; ++i)
+      for (int j = 0; j < windows.taps[1]; ++j)
+        for (int k = 0; k < windows.taps[2]; ++k)
+          for (int a = 0; a < windows.out[0]; ++a)
+            for (int b = 0; b < windows.out[1]; ++b, row += windows.out[2]) {
+              const int line = place_of(0, a, i);
+              const int of_line = place_of(1, b, j);
+              if (line >= 0 && of_line >= 0)
+                add_row(row, image + (std::int64_t{line} * windows.in[1] + of_line) * windows.in[2],
+                        k);
+            }
+  }
+
+ private:
+  /// Where the tap of a window lies along a dimension; -1 in the padding.
+  AUTOPAR_ELEMENTWISE int place_of(int d, int window, int tap) const {
+    const int place = window * windows.strides[d] + tap * windows.dilations[d] - windows.pads[d];
+    return place < windows.in[d] ? place : -1;
+  }
+  AUTOPAR_ELEMENTWISE void add_row(const T* row, T* line, int tap) const {
+    const int stride = windows.strides[2];
+    const int begin = tap * windows.dilations[2] - windows.pads[2];  // of window 0
+    const auto windows_before = [=, this](int place) {
+      const int room = place - begin;
+      const int count = room <= 0 ? 0 : (room - 1) / stride + 1;
+      return count < windows.out[2] ? count : windows.out[2];
+    };
+    const int first = windows_before(0);
+    const int last = windows_before(windows.in[2]);
+    if (stride == 1)
+      for (int c = first; c < last; ++c) line[begin + c] += row[c];
+    else
+      for (int c = first; c < last; ++c) line[begin + c * stride] += row[c];
+  }
+};
+
 std::unique_ptr<Kernel> make_col2im(const KernelRequest& request) {
   const TensorView& in = request.inputs.at(0);
   const TensorView& out = request.outputs.at(0);
@@ -68,8 +118,13 @@ std::unique_ptr<Kernel> make_col2im(const KernelRequest& request) {
   const Windows windows = windows_of(request, image, places, taps, slide);
   return kernel_for_type(request, in.type, AllNumbers{}, [&]<typename T>(T) {
     return make_loops(request, [=](const KernelIo& io, const Loops& loops) {
-      loops.each(io.outputs[0].elements(), FoldedElement<T>{io.inputs[0].as<const T>(), nullptr,
-                                                            io.outputs[0].as<T>(), windows, 1});
+      const T* columns = io.inputs[0].as<const T>();
+      T* images = io.outputs[0].as<T>();
+      const std::int64_t elements = io.outputs[0].elements();
+      if constexpr (on_cpu && std::is_floating_point_v<T>)
+        loops.each(elements / windows.in_places(), FoldedPlane<T>{columns, images, windows});
+      else
+        loops.each(elements, FoldedElement<T>{columns, nullptr, images, windows, 1});
     });
   });
 }

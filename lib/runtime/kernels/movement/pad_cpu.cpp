@@ -51,11 +51,13 @@ class ConstantPad final : public Kernel {
   std::unique_ptr<StridedCopy> inside_;
 };
 
-/// Copies by a table of source offsets for each dimension.
+/// Copies by a table of source offsets for each dimension; what of a row lies inside the input, at
+/// once.
+template <typename Word>
 class ExtensionPad final : public Kernel {
  public:
   ExtensionPad(const KernelRequest& request, const Padding& padding)
-      : bytes_(element_bytes_of(request, request.inputs.at(0))) {
+      : threads_(request.device.threads()) {
     const Shape& from = request.inputs[0].shape;
     const Shape& to = request.outputs.at(0).shape;
     const Shape strides = row_major_strides(from);
@@ -65,31 +67,54 @@ class ExtensionPad final : public Kernel {
         offsets.push_back(extended_index(padding.mode, i - padding.before[d], from[d]) *
                           strides[d]);
     }
-    if (offsets_.empty()) offsets_.push_back({0});
+    if (offsets_.empty()) {
+      offsets_.push_back({0});
+      return;
+    }
     for (std::size_t d = 0; d + 1 < offsets_.size(); ++d)
       rows_ *= static_cast<std::int64_t>(offsets_[d].size());
+    inside_begin_ = std::max<std::int64_t>(0, padding.before.back());
+    inside_end_ = std::min(to.back(), padding.before.back() + from.back());
   }
 
   void run(const KernelIo& io) override {
-    std::byte* out = io.outputs[0].data;
-    for (std::int64_t row = 0; row < rows_; ++row) {
-      std::int64_t base = 0;
-      std::int64_t rest = row;
-      for (std::size_t d = offsets_.size() - 1; d-- > 0;) {
-        const auto extent = static_cast<std::int64_t>(offsets_[d].size());
-        base += offsets_[d][static_cast<std::size_t>(rest % extent)];
-        rest /= extent;
-      }
-      for (const std::int64_t offset : offsets_.back()) {
-        fill(out, io.inputs[0].data + (base + offset) * bytes_, 1, bytes_);
-        out += bytes_;
-      }
-    }
+    const auto* const in = io.inputs[0].as<const Word>();
+    auto* const out = io.outputs[0].as<Word>();
+    const auto columns = static_cast<std::int64_t>(offsets_.back().size());
+#pragma omp parallel for num_threads(threads_) \
+    schedule(static) if (threads_ > 1 && rows_ * columns >= parallel_elements)
+    for (std::int64_t row = 0; row < rows_; ++row)
+      extend_row(in + offset_of(row), out + row * columns, columns);
   }
 
  private:
-  int bytes_;
+  static constexpr std::int64_t parallel_elements = 32 * 1024;
+
+  std::int64_t offset_of(std::int64_t row) const {
+    std::int64_t offset = 0;
+    for (std::size_t d = offsets_.size() - 1; d-- > 0;) {
+      const auto extent = static_cast<std::int64_t>(offsets_[d].size());
+      offset += offsets_[d][static_cast<std::size_t>(row % extent)];
+      row /= extent;
+    }
+    return offset;
+  }
+
+  void extend_row(const Word* in, Word* out, std::int64_t columns) const {
+    const std::int64_t* const offsets = offsets_.back().data();
+    const auto extend = [=](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t i = begin; i < end; ++i) out[i] = in[offsets[i]];
+    };
+    if (inside_begin_ >= inside_end_) return extend(0, columns);
+    extend(0, inside_begin_);
+    std::copy_n(in + offsets[inside_begin_], inside_end_ - inside_begin_, out + inside_begin_);
+    extend(inside_end_, columns);
+  }
+
+  int threads_;
   std::int64_t rows_ = 1;
+  std::int64_t inside_begin_ = 0;  ///< in a row of the output
+  std::int64_t inside_end_ = 0;
   std::vector<std::vector<std::int64_t>> offsets_;  ///< in elements, by dimension
 };
 
@@ -100,7 +125,9 @@ std::unique_ptr<Kernel> make_pad(const KernelRequest& request) {
   if (request.outputs.at(0).elements() == 0) return std::make_unique<NoWork>();
   if (padding.mode == PadMode::constant)
     return std::make_unique<ConstantPad>(request, padding.before);
-  return std::make_unique<ExtensionPad>(request, padding);
+  return kernel_for_element(request, request.inputs[0], [&]<typename Word>(Word) {
+    return std::make_unique<ExtensionPad<Word>>(request, padding);
+  });
 }
 
 }  // namespace autopar::runtime::cpu

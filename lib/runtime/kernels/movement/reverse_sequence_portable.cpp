@@ -5,9 +5,19 @@
 
 namespace autopar::runtime::AUTOPAR_DEVICE {
 
-/// The first elements along time of each element of the batch in reverse. An item is an element.
 template <typename Word>
-struct ReversedElement {
+struct CopiedRow {
+  static constexpr bool vectorises = true;
+  const Word* in;
+  Word* out;
+
+  AUTOPAR_ELEMENTWISE void operator()(std::int64_t i) const { out[i] = in[i]; }
+};
+
+/// The first elements along time of each element of the batch in reverse. A row has what one time
+/// of one of them has.
+template <typename Word>
+struct ReversedRows {
   const Word* in;  ///< [time, batch, inner] or [batch, time, inner]
   const std::int64_t* lengths;
   Word* out;
@@ -16,14 +26,13 @@ struct ReversedElement {
   std::int64_t columns;
   std::int64_t inner;
 
-  AUTOPAR_ELEMENTWISE void operator()(std::int64_t item) const {
-    const std::int64_t column = item / inner % columns;
-    const std::int64_t row = item / inner / columns;
-    const std::int64_t time = is_time_first ? row : column;
-    const std::int64_t given = lengths[is_time_first ? column : row];
+  AUTOPAR_ELEMENTWISE CopiedRow<Word> operator()(std::int64_t row) const {
+    const std::int64_t time = is_time_first ? row / columns : row % columns;
+    const std::int64_t given = lengths[is_time_first ? row % columns : row / columns];
     const std::int64_t length = given < times ? given : times;
     const std::int64_t from = time < length ? length - 1 - time : time;
-    out[item] = in[item + (from - time) * (is_time_first ? columns : 1) * inner];
+    const std::int64_t source = row + (from - time) * (is_time_first ? columns : 1);
+    return {in + source * inner, out + row * inner};
   }
 };
 
@@ -41,13 +50,14 @@ std::unique_ptr<Kernel> make_reverse_sequence(const KernelRequest& request) {
          node.name);
   const std::int64_t times = shape[static_cast<std::size_t>(time_axis)];
   const std::int64_t columns = shape[1];
+  const std::int64_t rows = shape[0] * shape[1];
   const std::int64_t inner = extents_around(shape, 1).inner;
   return kernel_for_element(request, request.inputs[0], [&]<typename Word>(Word) {
     return make_loops(request, [=](const KernelIo& io, const Loops& loops) {
-      loops.each(io.outputs[0].elements(),
-                 ReversedElement<Word>{
-                     io.inputs[0].as<const Word>(), io.inputs[1].as<const std::int64_t>(),
-                     io.outputs[0].as<Word>(), time_axis == 0, times, columns, inner});
+      loops.rows(
+          rows, inner,
+          ReversedRows<Word>{io.inputs[0].as<const Word>(), io.inputs[1].as<const std::int64_t>(),
+                             io.outputs[0].as<Word>(), time_axis == 0, times, columns, inner});
     });
   });
 }
