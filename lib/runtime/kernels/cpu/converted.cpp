@@ -2,9 +2,14 @@
 
 #include <omp.h>
 
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
 #include <algorithm>
 
 #include "base/simd_clones.h"
+#include "runtime/kernels/cpu/simd.h"
 
 namespace autopar::runtime::cpu {
 namespace {
@@ -18,18 +23,25 @@ template <typename T>
   for (std::int64_t i = 0; i < n; ++i) to[i] = narrowed<T>(from[i]);
 }
 
-AUTOPAR_SIMD_CLONES void widen(const Float16* from, std::int64_t n, float* to) {
-  widen_all(from, n, to);
+#if defined(__x86_64__)
+// All processors with AVX2 have instructions for float16, too.
+constexpr std::int64_t lanes = 8;
+
+[[gnu::target("avx2,f16c")]] void widen_lanes(const Float16* from, std::int64_t n, float* to) {
+  const std::int64_t whole = n / lanes * lanes;
+  for (std::int64_t i = 0; i < whole; i += lanes)
+    _mm256_storeu_ps(to + i,
+                     _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from + i))));
+  widen_all(from + whole, n - whole, to + whole);
 }
-AUTOPAR_SIMD_CLONES void widen(const BFloat16* from, std::int64_t n, float* to) {
-  widen_all(from, n, to);
+[[gnu::target("avx2,f16c")]] void narrow_lanes(const float* from, std::int64_t n, Float16* to) {
+  const std::int64_t whole = n / lanes * lanes;
+  for (std::int64_t i = 0; i < whole; i += lanes)
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(to + i),
+                     _mm256_cvtps_ph(_mm256_loadu_ps(from + i), _MM_FROUND_TO_NEAREST_INT));
+  narrow_all(from + whole, n - whole, to + whole);
 }
-AUTOPAR_SIMD_CLONES void narrow(const float* from, std::int64_t n, Float16* to) {
-  narrow_all(from, n, to);
-}
-AUTOPAR_SIMD_CLONES void narrow(const float* from, std::int64_t n, BFloat16* to) {
-  narrow_all(from, n, to);
-}
+#endif
 
 /// convert(first, count) for parts of n elements.
 template <typename Convert>
@@ -43,6 +55,25 @@ void each_part(std::int64_t n, const Convert& convert) {
 }
 
 }  // namespace
+
+void widen(const Float16* from, std::int64_t n, float* to) {
+#if defined(__x86_64__)
+  if (simd_level() != SimdLevel::baseline) return widen_lanes(from, n, to);
+#endif
+  widen_all(from, n, to);
+}
+void narrow(const float* from, std::int64_t n, Float16* to) {
+#if defined(__x86_64__)
+  if (simd_level() != SimdLevel::baseline) return narrow_lanes(from, n, to);
+#endif
+  narrow_all(from, n, to);
+}
+AUTOPAR_SIMD_CLONES void widen(const BFloat16* from, std::int64_t n, float* to) {
+  widen_all(from, n, to);
+}
+AUTOPAR_SIMD_CLONES void narrow(const float* from, std::int64_t n, BFloat16* to) {
+  narrow_all(from, n, to);
+}
 
 void widen_halves(const TensorView& view, float* copy) {
   visit_type(view.type, Halves{}, [&]<typename T>(T) {

@@ -20,6 +20,12 @@ inline std::int64_t float_bytes(const KernelRequest& request) {
   return bytes;
 }
 
+/// `n` halves as floats, and the reverse: the nearest half, the even one of two.
+void widen(const Float16* from, std::int64_t n, float* to);
+void widen(const BFloat16* from, std::int64_t n, float* to);
+void narrow(const float* from, std::int64_t n, Float16* to);
+void narrow(const float* from, std::int64_t n, BFloat16* to);
+
 /// Nothing is done for types other than half ones. Large tensors are shared by all threads that
 /// OpenMP may have.
 void widen_halves(const TensorView& view, float* copy);

@@ -5,6 +5,7 @@
 
 #include "runtime/device.h"
 #include "runtime/kernels/cpu/broadcast.h"
+#include "runtime/kernels/cpu/converted.h"
 #include "runtime/kernels/elementwise/blocks_cpu.h"
 #include "runtime/kernels/elementwise/elementwise.h"
 
@@ -16,25 +17,26 @@ constexpr std::int64_t max_element_bytes = 8;
 /// Fewer elements than this are not worth waking other threads.
 constexpr std::int64_t parallel_elements = 32 * 1024;
 
-struct Widen {
-  AUTOPAR_ELEMENTWISE float operator()(auto half) const { return to_float(half); }
-};
-template <typename Half>
-struct Narrow {
-  AUTOPAR_ELEMENTWISE Half operator()(float x) const { return narrowed<Half>(x); }
-};
-
 /// From a half type to float; null for all other types.
 BlockFunction widening(DataType type) {
   BlockFunction found = nullptr;
-  visit_type(type, Halves{}, [&]<typename Half>(Half) { found = block_function<Widen, Half>(); });
+  visit_type(type, Halves{}, [&]<typename Half>(Half) {
+    found = [](const BlockArguments& of) {
+      widen(reinterpret_cast<const Half*>(of.inputs[0]), of.elements,
+            reinterpret_cast<float*>(of.output));
+    };
+  });
   return found;
 }
 /// From float to a half type; null for all other types.
 BlockFunction narrowing(DataType type) {
   BlockFunction found = nullptr;
-  visit_type(type, Halves{},
-             [&]<typename Half>(Half) { found = block_function<Narrow<Half>, float>(); });
+  visit_type(type, Halves{}, [&]<typename Half>(Half) {
+    found = [](const BlockArguments& of) {
+      narrow(reinterpret_cast<const float*>(of.inputs[0]), of.elements,
+             reinterpret_cast<Half*>(of.output));
+    };
+  });
   return found;
 }
 
