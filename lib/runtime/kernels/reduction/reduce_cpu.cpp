@@ -1,4 +1,4 @@
-// Reductions over several dimensions. Floats of all widths add in double.
+// Reductions over several dimensions. Floats of all widths add up in double.
 
 #include <algorithm>
 #include <span>
@@ -23,42 +23,55 @@ std::vector<std::int64_t> offsets(const StridedShape& of) {
   return result;
 }
 
+/// What rows are reduced in: the elements' own type where one of them is chosen.
+template <typename T, typename Operation>
+using Partial = std::conditional_t<Operation::selects, Widened<T>, Accumulator<T>>;
+
+template <typename T, typename Operation>
+Partial<T, Operation> start_of() {
+  return static_cast<Partial<T, Operation>>(Operation::template start<T>);
+}
+template <typename T, typename Operation>
+[[gnu::always_inline]] inline Partial<T, Operation> take(Partial<T, Operation> partial, T element) {
+  return Operation::take(partial, static_cast<Partial<T, Operation>>(widened(element)));
+}
+
 /// In lanes, so that elements need not wait for one another.
 template <typename T, typename Operation>
-[[gnu::always_inline]] inline Accumulator<T> reduce_lanes(const T* from, std::int64_t n) {
-  using Wide = Accumulator<T>;
-  constexpr int lanes = 16;
+[[gnu::always_inline]] inline Partial<T, Operation> reduce_lanes(const T* from, std::int64_t n) {
+  using Wide = Partial<T, Operation>;
+  constexpr int lanes = 128 / sizeof(Wide);
   Wide parts[lanes];
-  for (Wide& part : parts) part = Operation::template start<T>;
+  for (Wide& part : parts) part = start_of<T, Operation>();
   std::int64_t i = 0;
   for (; i + lanes <= n; i += lanes)
 #pragma omp simd
     for (int lane = 0; lane < lanes; ++lane)
-      parts[lane] = Operation::take(parts[lane], accumulated(from[i + lane]));
+      parts[lane] = take<T, Operation>(parts[lane], from[i + lane]);
   Wide result = parts[0];
   for (int lane = 1; lane < lanes; ++lane) result = Operation::join(result, parts[lane]);
-  for (; i < n; ++i) result = Operation::take(result, accumulated(from[i]));
+  for (; i < n; ++i) result = take<T, Operation>(result, from[i]);
   return result;
 }
 
 /// Reduces elements that lie together.
-template <typename T>
-using RowReduction = Accumulator<T> (*)(const T* from, std::int64_t n);
+template <typename T, typename Operation>
+using RowReduction = Partial<T, Operation> (*)(const T* from, std::int64_t n);
 
 #if defined(__x86_64__)
 template <typename T, typename Operation>
-[[gnu::target("avx2")]] Accumulator<T> reduce_row_avx2(const T* from, std::int64_t n) {
+[[gnu::target("avx2")]] Partial<T, Operation> reduce_row_avx2(const T* from, std::int64_t n) {
   return reduce_lanes<T, Operation>(from, n);
 }
 template <typename T, typename Operation>
-[[gnu::target("avx512f,avx512dq,avx2")]] Accumulator<T> reduce_row_avx512(const T* from,
-                                                                          std::int64_t n) {
+[[gnu::target("avx512f,avx512dq,avx2")]] Partial<T, Operation> reduce_row_avx512(const T* from,
+                                                                                 std::int64_t n) {
   return reduce_lanes<T, Operation>(from, n);
 }
 #endif
 
 template <typename T, typename Operation>
-RowReduction<T> row_reduction() {
+RowReduction<T, Operation> row_reduction() {
 #if defined(__x86_64__)
   if constexpr (std::is_floating_point_v<T>) {
     if (simd_level() == SimdLevel::avx512) return reduce_row_avx512<T, Operation>;
@@ -79,21 +92,23 @@ struct Columns {
 /// Reduces each row in the order in which it would be reduced by itself.
 template <typename T, typename Operation>
 struct ReduceColumns {
-  [[gnu::always_inline]] static inline void run(const Columns<T>& of, Accumulator<T>* results) {
-    std::fill_n(results, of.count, Operation::template start<T>);
+  [[gnu::always_inline]] static inline void run(const Columns<T>& of,
+                                                Partial<T, Operation>* results) {
+    std::fill_n(results, of.count, start_of<T, Operation>());
     for (const std::int64_t offset : of.offsets) {
       const T* const from = of.from + offset;
 #pragma omp simd
       for (std::int64_t c = 0; c < of.count; ++c)
-        results[c] = Operation::take(results[c], accumulated(from[c]));
+        results[c] = take<T, Operation>(results[c], from[c]);
     }
   }
 };
 
 template <typename T, typename Operation>
-SimdFunction<const Columns<T>&, Accumulator<T>*> column_reduction() {
+SimdFunction<const Columns<T>&, Partial<T, Operation>*> column_reduction() {
   const SimdLevel level = std::is_floating_point_v<T> ? simd_level() : SimdLevel::baseline;
-  return simd_function<ReduceColumns<T, Operation>, const Columns<T>&, Accumulator<T>*>(level);
+  return simd_function<ReduceColumns<T, Operation>, const Columns<T>&, Partial<T, Operation>*>(
+      level);
 }
 
 /// Fewer elements than this are not worth waking other threads.
@@ -133,14 +148,13 @@ class Reduce final : public Kernel {
   }
 
  private:
-  using Wide = Accumulator<T>;
+  using Wide = Partial<T, Operation>;
 
   T finished(Wide result) const { return narrowed<T>(Operation::finish(result, elements_)); }
 
   Wide reduce_offsets(const T* from) const {
-    auto result = Operation::template start<T>;
-    for (const std::int64_t offset : reduced_)
-      result = Operation::take(result, accumulated(from[offset]));
+    Wide result = start_of<T, Operation>();
+    for (const std::int64_t offset : reduced_) result = take<T, Operation>(result, from[offset]);
     return result;
   }
 
@@ -178,7 +192,7 @@ class Reduce final : public Kernel {
     return result;
   }
 
-  RowReduction<T> reduce_row_ = row_reduction<T, Operation>();
+  RowReduction<T, Operation> reduce_row_ = row_reduction<T, Operation>();
   SimdFunction<const Columns<T>&, Wide*> reduce_columns_ = column_reduction<T, Operation>();
   std::vector<std::int64_t> kept_;     ///< where rows begin in the input
   std::int64_t elements_;              ///< of a row

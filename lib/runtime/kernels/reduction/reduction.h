@@ -85,6 +85,7 @@ constexpr Accumulator<T> beyond_all(bool above) {
 /// One reduction: what it starts from by the type of elements, how it takes an element in, how two
 /// parts become one, and what it makes of the end. Integers wrap around, as ONNX Runtime's do.
 struct Sum {
+  static constexpr bool selects = false;  ///< the result is one of the elements
   template <typename T>
   static constexpr Accumulator<T> start = 0;
   AUTOPAR_ELEMENTWISE static auto take(auto sum, auto x) { return functions::Add{}(sum, x); }
@@ -107,6 +108,7 @@ struct Product : Sum {
   AUTOPAR_ELEMENTWISE static auto join(auto product, auto other) { return take(product, other); }
 };
 struct Max : Sum {
+  static constexpr bool selects = true;
   template <typename T>
   static constexpr Accumulator<T> start = beyond_all<T>(false);
   AUTOPAR_ELEMENTWISE static auto take(auto largest, auto x) {
@@ -115,6 +117,7 @@ struct Max : Sum {
   AUTOPAR_ELEMENTWISE static auto join(auto largest, auto other) { return take(largest, other); }
 };
 struct Min : Sum {
+  static constexpr bool selects = true;
   template <typename T>
   static constexpr Accumulator<T> start = beyond_all<T>(true);
   AUTOPAR_ELEMENTWISE static auto take(auto least, auto x) {

@@ -14,13 +14,13 @@ AUTOPAR_ELEMENTWISE bool is_more(T x, T y) {
 /// Whether ArgMax (or ArgMin) prefers `x` to `y`: NaN comes before all numbers.
 template <bool is_max, typename T>
 AUTOPAR_ELEMENTWISE bool is_better(T x, T y) {
-  return (is_max ? x > y : x < y) || (x != x && y == y);
+  return (is_max ? x > y : x < y) | ((x != x) & (y == y));
 }
 
 /// Whether they are equal, or both NaN.
 template <typename T>
 AUTOPAR_ELEMENTWISE bool is_same(T x, T y) {
-  return x == y || (x != x && y != y);
+  return (x == y) | ((x != x) & (y != y));
 }
 
 }  // namespace autopar::runtime

@@ -8,9 +8,55 @@
 
 namespace autopar::runtime::AUTOPAR_DEVICE {
 
+/// The best element of a row whose elements lie together, and where it is: in two passes, both of
+/// which processors take in lanes.
+template <typename T, bool is_max>
+struct BestOfTogether {
+  using W = Widened<T>;
+  static constexpr std::int64_t lanes = 128 / sizeof(W);
+
+  const T* in;
+  std::int64_t extent;
+
+  AUTOPAR_ELEMENTWISE W best() const {
+    W of_lanes[lanes];
+    for (W& best : of_lanes) best = widened(in[0]);
+    std::int64_t i = 0;
+    for (; i + lanes <= extent; i += lanes)
+      for (std::int64_t lane = 0; lane < lanes; ++lane) take(of_lanes[lane], widened(in[i + lane]));
+    for (; i < extent; ++i) take(of_lanes[0], widened(in[i]));
+    for (const W other : of_lanes) take(of_lanes[0], other);
+    return of_lanes[0];
+  }
+  AUTOPAR_ELEMENTWISE std::int64_t first_of(W best) const {
+    std::int64_t i = 0;
+    while (i + lanes <= extent && !has(best, i)) i += lanes;
+    while (!is_same(widened(in[i]), best)) ++i;
+    return i;
+  }
+  AUTOPAR_ELEMENTWISE std::int64_t last_of(W best) const {
+    std::int64_t end = extent;
+    while (end >= lanes && !has(best, end - lanes)) end -= lanes;
+    while (!is_same(widened(in[end - 1]), best)) --end;
+    return end - 1;
+  }
+
+ private:
+  AUTOPAR_ELEMENTWISE static void take(W& best, W x) {
+    best = is_better<is_max>(x, best) ? x : best;
+  }
+  AUTOPAR_ELEMENTWISE bool has(W best, std::int64_t begin) const {
+    bool found = false;
+    for (std::int64_t lane = 0; lane < lanes; ++lane)
+      found |= is_same(widened(in[begin + lane]), best);
+    return found;
+  }
+};
+
 /// ArgMax and ArgMin. Of equals the first, or the last; NaN comes before all numbers.
 template <typename T, bool is_max>
 struct ArgOfRow {
+  static constexpr bool vectorises = true;
   const T* all;       ///< [outer, extent, inner]
   std::int64_t* out;  ///< [outer, inner]
   AxisExtents rows;
@@ -20,6 +66,15 @@ struct ArgOfRow {
 
   AUTOPAR_ELEMENTWISE void operator()(std::int64_t row) const {
     const T* in = all + rows.row_offset(row);
+    out[row] = on_cpu && rows.inner == 1 ? place_in_lanes(in) : place_in(in);
+  }
+
+ private:
+  AUTOPAR_ELEMENTWISE std::int64_t place_in_lanes(const T* in) const {
+    const BestOfTogether<T, is_max> row{in, rows.extent};
+    return takes_last ? row.last_of(row.best()) : row.first_of(row.best());
+  }
+  AUTOPAR_ELEMENTWISE std::int64_t place_in(const T* in) const {
     auto best = widened(in[0]);
     std::int64_t place = 0;
     for (std::int64_t i = 1; i < rows.extent; ++i) {
@@ -28,7 +83,7 @@ struct ArgOfRow {
       best = x;
       place = i;
     }
-    out[row] = place;
+    return place;
   }
 };
 
