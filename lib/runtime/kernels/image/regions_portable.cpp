@@ -21,18 +21,19 @@ struct RegionSizes {
   double scale = 1;  ///< from coordinates of regions to places of images
 };
 
-/// The channel of a pooled region that an output element belongs to, and its place.
+/// The channel of a pooled region that an item belongs to, or the block of channels, of which there
+/// are as many as `channels`; and its place.
 struct PooledPlace {
   int x;
   int y;
   std::int64_t channel;
   std::int64_t region;
 
-  AUTOPAR_ELEMENTWISE PooledPlace(const RegionSizes& sizes, std::int64_t i)
+  AUTOPAR_ELEMENTWISE PooledPlace(const RegionSizes& sizes, std::int64_t i, std::int64_t channels)
       : x(static_cast<int>(i % sizes.pooled_width)),
         y(static_cast<int>(i / sizes.pooled_width % sizes.pooled_height)),
-        channel(i / sizes.pooled_width / sizes.pooled_height % sizes.channels),
-        region(i / sizes.pooled_width / sizes.pooled_height / sizes.channels) {}
+        channel(i / sizes.pooled_width / sizes.pooled_height % channels),
+        region(i / sizes.pooled_width / sizes.pooled_height / channels) {}
 };
 
 /// Where a coordinate lies between two places.
@@ -57,8 +58,40 @@ struct Between {
   }
 };
 
+/// What a coordinate pair of an image is read as: four of a channel's elements and their shares.
+template <typename W>
+struct Corners {
+  std::int64_t offsets[4] = {};
+  W shares[4] = {};
+  bool is_inside = false;
+
+  AUTOPAR_ELEMENTWISE Corners(W y, W x, int height, int width) {
+    const Between<W> down(y, height);
+    const Between<W> across(x, width);
+    is_inside = down.is_inside && across.is_inside;
+    if (!is_inside) return;
+    const W to_top = 1 - down.to_high;
+    const W to_left = 1 - across.to_high;
+    const std::int64_t low = std::int64_t{down.low} * width;
+    const std::int64_t high = std::int64_t{down.high} * width;
+    set(0, low + across.low, to_top * to_left);
+    set(1, low + across.high, to_top * across.to_high);
+    set(2, high + across.low, down.to_high * to_left);
+    set(3, high + across.high, down.to_high * across.to_high);
+  }
+
+ private:
+  AUTOPAR_ELEMENTWISE void set(int corner, std::int64_t offset, W share) {
+    offsets[corner] = offset;
+    shares[corner] = share;
+  }
+};
+
+/// One place of pooled regions, of some channels that have the same samples.
 template <typename T>
-struct RoiAlignElement {
+struct RoiAlignPlace {
+  static constexpr bool vectorises = true;
+  static constexpr std::int64_t together = on_cpu ? 16 : 1;
   using W = Widened<T>;
 
   const T* in;                 ///< [images, channels, height, width]
@@ -70,11 +103,34 @@ struct RoiAlignElement {
   bool is_half_pixel;
   bool takes_max;
 
+  AUTOPAR_ELEMENTWISE std::int64_t blocks() const {
+    return (sizes.channels + together - 1) / together;
+  }
+  std::int64_t items() const {
+    return sizes.regions * blocks() * sizes.pooled_height * sizes.pooled_width;
+  }
+  std::int64_t item_work() const { return 16 * together; }
+
   AUTOPAR_ELEMENTWISE void operator()(std::int64_t i) const {
-    const PooledPlace place(sizes, i);
+    const PooledPlace place(sizes, i, blocks());
     const std::int64_t image = images[place.region];
     if (image < 0 || image >= sizes.images) return;
-    const T* plane = in + (image * sizes.channels + place.channel) * sizes.height * sizes.width;
+    const std::int64_t first = place.channel * together;
+    const std::int64_t rest = sizes.channels - first;
+    const std::int64_t channels = rest < together ? rest : together;
+    const std::int64_t plane = std::int64_t{sizes.height} * sizes.width;
+    W results[together] = {};
+    pool(place, in + (image * sizes.channels + first) * plane, channels, results);
+    const std::int64_t pooled = std::int64_t{sizes.pooled_height} * sizes.pooled_width;
+    T* to = out + (place.region * sizes.channels + first) * pooled + place.y * sizes.pooled_width +
+            place.x;
+    for (std::int64_t c = 0; c < channels; ++c) to[c * pooled] = narrowed<T>(results[c]);
+  }
+
+ private:
+  /// `planes`: the first of the channels.
+  AUTOPAR_ELEMENTWISE void pool(const PooledPlace& place, const T* planes, std::int64_t channels,
+                                W* results) const {
     const W offset = is_half_pixel ? W(0.5) : W(0);
     const auto corner = [&](int k) {
       return widened(rois[place.region * 4 + k]) * static_cast<W>(sizes.scale) - offset;
@@ -92,27 +148,24 @@ struct RoiAlignElement {
     const int columns = samples(bin_width);
     const int rows = samples(bin_height);
     if (columns < 0 || rows < 0) {
-      out[i] = narrowed<T>(std::numeric_limits<W>::quiet_NaN());
+      for (std::int64_t c = 0; c < channels; ++c) results[c] = std::numeric_limits<W>::quiet_NaN();
       return;
     }
-    W result = 0;
-    bool is_first = true;
     for (int row = 0; row < rows; ++row) {
       const W y = top + static_cast<W>(place.y) * bin_height +
                   (static_cast<W>(row) + W(0.5)) * bin_height / static_cast<W>(rows);
       for (int column = 0; column < columns; ++column) {
         const W x = left + static_cast<W>(place.x) * bin_width +
                     (static_cast<W>(column) + W(0.5)) * bin_width / static_cast<W>(columns);
-        take(plane, y, x, is_first, result);
-        is_first = false;
+        const Corners<W> corners(y, x, sizes.height, sizes.width);
+        take(corners, planes, channels, row == 0 && column == 0, results);
       }
     }
     const int count = rows * columns;
-    if (!takes_max && count > 1) result /= static_cast<W>(count);
-    out[i] = narrowed<T>(result);
+    if (!takes_max && count > 1)
+      for (std::int64_t c = 0; c < channels; ++c) results[c] /= static_cast<W>(count);
   }
 
- private:
   /// Along one side of a bin; -1 where that cannot be counted.
   AUTOPAR_ELEMENTWISE int samples(W bin) const {
     constexpr int most = 1 << 14;
@@ -123,26 +176,23 @@ struct RoiAlignElement {
   }
 
   /// The largest share of a corner counts where a maximum is asked for, not their sum.
-  AUTOPAR_ELEMENTWISE void take(const T* plane, W y, W x, bool is_first, W& result) const {
-    const Between<W> down(y, sizes.height);
-    const Between<W> across(x, sizes.width);
-    W shares[4] = {};
-    if (down.is_inside && across.is_inside) {
-      const W to_top = 1 - down.to_high;
-      const W to_left = 1 - across.to_high;
-      const T* low = plane + std::int64_t{down.low} * sizes.width;
-      const T* high = plane + std::int64_t{down.high} * sizes.width;
-      shares[0] = to_top * to_left * widened(low[across.low]);
-      shares[1] = to_top * across.to_high * widened(low[across.high]);
-      shares[2] = down.to_high * to_left * widened(high[across.low]);
-      shares[3] = down.to_high * across.to_high * widened(high[across.high]);
+  AUTOPAR_ELEMENTWISE void take(const Corners<W>& corners, const T* planes, std::int64_t channels,
+                                bool is_first, W* results) const {
+    if (!takes_max && !corners.is_inside) return;
+    const std::int64_t plane = std::int64_t{sizes.height} * sizes.width;
+    for (std::int64_t c = 0; c < channels; ++c) {
+      const T* seen = planes + c * plane;
+      W shares[4];
+      for (int k = 0; k < 4; ++k)
+        shares[k] =
+            corners.is_inside ? corners.shares[k] * widened(seen[corners.offsets[k]]) : W(0);
+      if (!takes_max) {
+        results[c] += shares[0] + shares[1] + shares[2] + shares[3];
+        continue;
+      }
+      for (int k = 0; k < 4; ++k)
+        if ((is_first && k == 0) || shares[k] > results[c]) results[c] = shares[k];
     }
-    if (!takes_max) {
-      result += shares[0] + shares[1] + shares[2] + shares[3];
-      return;
-    }
-    for (int k = 0; k < 4; ++k)
-      if ((is_first && k == 0) || shares[k] > result) result = shares[k];
   }
 };
 
@@ -176,7 +226,7 @@ struct RoiPoolElement {
   RegionSizes sizes;
 
   AUTOPAR_ELEMENTWISE void operator()(std::int64_t i) const {
-    const PooledPlace place(sizes, i);
+    const PooledPlace place(sizes, i, sizes.channels);
     const T* roi = rois + place.region * 5;
     const std::int64_t image = PooledImage<T>{rois, sizes.images}(place.region).index;
     if (image < 0 || image >= sizes.images) return;
@@ -264,10 +314,15 @@ std::unique_ptr<Kernel> make_roi_align(const KernelRequest& request) {
       const auto* images = io.inputs[2].as<const std::int64_t>();
       if (io.outputs[0].elements() == 0) return;
       loops.check(sizes.regions, RoiImage{images, sizes.images});
-      loops.each(io.outputs[0].elements(),
-                 RoiAlignElement<T>{io.inputs[0].as<const T>(), io.inputs[1].as<const T>(), images,
-                                    io.outputs[0].as<T>(), sizes, sampling_ratio, is_half_pixel,
-                                    takes_max});
+      const RoiAlignPlace<T> places{io.inputs[0].as<const T>(),
+                                    io.inputs[1].as<const T>(),
+                                    images,
+                                    io.outputs[0].as<T>(),
+                                    sizes,
+                                    sampling_ratio,
+                                    is_half_pixel,
+                                    takes_max};
+      loops.each(places.items(), places);
     });
   });
 }
