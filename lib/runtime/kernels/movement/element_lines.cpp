@@ -1,6 +1,37 @@
 #include "runtime/kernels/movement/element_lines.h"
 
+#include "base/simd_clones.h"
+
 namespace autopar::runtime::cpu {
+namespace {
+
+struct Extremes {
+  std::int64_t least = 0;
+  std::int64_t most = -1;
+
+  bool are_within(std::int64_t extent) const { return least >= -extent && most < extent; }
+};
+
+/// Of indices, and of 0 and -1, which are in range of anything but nothing.
+template <typename Index>
+[[gnu::always_inline]] inline Extremes find_extremes(const Index* indices, std::int64_t n) {
+  Index least = 0;
+  Index most = -1;
+#pragma omp simd reduction(min : least) reduction(max : most)
+  for (std::int64_t i = 0; i < n; ++i) {
+    least = indices[i] < least ? indices[i] : least;
+    most = indices[i] > most ? indices[i] : most;
+  }
+  return {least, most};
+}
+AUTOPAR_SIMD_CLONES Extremes extremes(const std::int32_t* indices, std::int64_t n) {
+  return find_extremes(indices, n);
+}
+AUTOPAR_SIMD_CLONES Extremes extremes(const std::int64_t* indices, std::int64_t n) {
+  return find_extremes(indices, n);
+}
+
+}  // namespace
 
 ElementLines::ElementLines(const ElementIndexing& indexing)
     : along(indexing.shape[indexing.axis]),
@@ -17,15 +48,16 @@ ElementLines::ElementLines(const ElementIndexing& indexing)
   is_inner_whole = inner == step;
 }
 
+bool ElementLines::are_in_range(const std::int32_t* indices, std::int64_t n) const {
+  return extremes(indices, n).are_within(extent);
+}
+bool ElementLines::are_in_range(const std::int64_t* indices, std::int64_t n) const {
+  return extremes(indices, n).are_within(extent);
+}
+
 void ElementLines::check(const TensorView& indices, const std::string& node) const {
-  with_integers(indices, [&]<typename Index>(const Index* all) {
-    Index least = 0;
-    Index most = 0;
-    for (std::int64_t i = 0; i < count(); ++i) {
-      least = std::min(least, all[i]);
-      most = std::max(most, all[i]);
-    }
-    if (count() == 0 || (least >= -extent && most < extent && extent > 0)) return;
+  with_integers(indices, [&](const auto* all) {
+    if (are_in_range(all, count())) return;
     for (std::int64_t i = 0; i < count(); ++i) checked_index(all[i], extent, node);
   });
 }

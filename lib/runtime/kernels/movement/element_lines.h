@@ -31,6 +31,9 @@ struct ElementLines {
 
   /// Error naming `node` where an index is out of range.
   void check(const TensorView& indices, const std::string& node) const;
+  /// Whether so many indices are in range.
+  bool are_in_range(const std::int32_t* indices, std::int64_t n) const;
+  bool are_in_range(const std::int64_t* indices, std::int64_t n) const;
 
   /// Indices are rows that follow one another: along the axis where it is the innermost, else
   /// across lines.

@@ -107,23 +107,29 @@ class GatherElements final : public Kernel {
         lines_(element_indexing(request)) {}
 
   void run(const KernelIo& io) override {
-    lines_.check(io.inputs[1], node_);
     const std::int64_t rows = lines_.rows();
     const std::int64_t bytes = lines_.count() * static_cast<std::int64_t>(sizeof(Word));
+    bool are_in_range = true;
     with_integers(io.inputs[1], [&](const auto* indices) {
-#pragma omp parallel for num_threads(threads_) \
-    schedule(static) if (threads_ > 1 && bytes >= parallel_bytes)
-      for (std::int64_t row = 0; row < rows; ++row) gather_row(io, indices, row);
+#pragma omp parallel for num_threads(threads_) schedule(static) reduction(&& : are_in_range) \
+    if (threads_ > 1 && bytes >= parallel_bytes)
+      for (std::int64_t row = 0; row < rows; ++row)
+        are_in_range = gather_row(io, indices, row) && are_in_range;
     });
+    if (!are_in_range) lines_.check(io.inputs[1], node_);
   }
 
  private:
+  /// Whether the row's indices are in range; else nothing is read.
   template <typename Index>
-  void gather_row(const KernelIo& io, const Index* indices, std::int64_t row) const {
+  bool gather_row(const KernelIo& io, const Index* indices, std::int64_t row) const {
+    if (!lines_.are_in_range(indices + row * lines_.row_length(), lines_.row_length()))
+      return false;
     const auto* const data = io.inputs[0].as<const Word>();
     auto* const out = io.outputs[0].as<Word>();
     lines_.each(indices, row, 0, lines_.row_length(),
                 [=](std::int64_t from, std::int64_t place) { out[place] = data[from]; });
+    return true;
   }
 
   std::string node_;
