@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 
 namespace autopar::runtime::cpu {
 
@@ -17,6 +18,21 @@ template <typename T, typename Function>
   for (const T part : sums) sum += part;
   for (; i < n; ++i) sum += f(i);
   return sum;
+}
+
+/// The largest of n numbers, infinity below all where there is none; NaN does not count.
+template <typename T>
+[[gnu::always_inline]] inline T lane_largest(const T* from, std::int64_t n) {
+  constexpr int lanes = 128 / sizeof(T);
+  T largest[lanes];
+  for (T& of_lane : largest) of_lane = -std::numeric_limits<T>::infinity();
+  std::int64_t i = 0;
+  for (; i + lanes <= n; i += lanes)
+    for (int lane = 0; lane < lanes; ++lane)
+      largest[lane] = from[i + lane] > largest[lane] ? from[i + lane] : largest[lane];
+  for (; i < n; ++i) largest[0] = from[i] > largest[0] ? from[i] : largest[0];
+  for (const T of_lane : largest) largest[0] = of_lane > largest[0] ? of_lane : largest[0];
+  return largest[0];
 }
 
 }  // namespace autopar::runtime::cpu

@@ -56,6 +56,13 @@ AUTOPAR_ELEMENTWISE float exp(float x) {
   return fraction * power_of_two(half) * power_of_two(power - half);
 }
 AUTOPAR_ELEMENTWISE double exp(double x) { return std::exp(x); }
+/// exp(x) for x up to 0; 0 where that is below the least normal number.
+AUTOPAR_ELEMENTWISE float exp_of_negative(float x) {
+  const auto [fraction, power] = exponential(x < -104.0F ? -104.0F : x);  // NaN passes
+  const auto biased = static_cast<std::int32_t>(power + 127U);
+  return fraction * std::bit_cast<float>((biased > 0 ? biased : 0) << 23);
+}
+AUTOPAR_ELEMENTWISE double exp_of_negative(double x) { return std::exp(x); }
 
 /// Odd polynomial near 0, else 1 - 2 / (exp(2|x|) + 1), which rounds to 1 from 9.02 on.
 AUTOPAR_ELEMENTWISE float tanh(float x) {

@@ -51,7 +51,7 @@ AUTOPAR_SIMD_CLONES void softmax_abreast(const RowsAbreast& block) {
     float* out = block.out + i * block.inner;
 #pragma omp simd
     for (std::int64_t r = 0; r < block.rows; ++r) {
-      const float e = math::exp(in[r] - largest.numbers[r]);
+      const float e = math::exp_of_negative(in[r] - largest.numbers[r]);
       out[r] = e;
       sums.numbers[r] += e;
     }
@@ -72,7 +72,7 @@ AUTOPAR_SIMD_CLONES void log_softmax_abreast(const RowsAbreast& block) {
     const float* in = block.in + i * block.inner;
 #pragma omp simd
     for (std::int64_t r = 0; r < block.rows; ++r)
-      sums.numbers[r] += math::exp(in[r] - largest.numbers[r]);
+      sums.numbers[r] += math::exp_of_negative(in[r] - largest.numbers[r]);
   }
   for (std::int64_t r = 0; r < block.rows; ++r) sums.numbers[r] = std::log(sums.numbers[r]);
   for (std::int64_t i = 0; i < block.extent; ++i) {
@@ -82,25 +82,18 @@ AUTOPAR_SIMD_CLONES void log_softmax_abreast(const RowsAbreast& block) {
   }
 }
 
-[[gnu::always_inline]] inline float largest_of(const float* in, std::int64_t n) {
-  float largest = -std::numeric_limits<float>::infinity();
-#pragma omp simd reduction(max : largest)
-  for (std::int64_t i = 0; i < n; ++i) largest = in[i] > largest ? in[i] : largest;
-  return largest;
-}
-
 AUTOPAR_SIMD_CLONES void softmax_row(const float* in, float* out, std::int64_t n) {
-  const float largest = largest_of(in, n);
+  const float largest = lane_largest(in, n);
   const float share = 1 / lane_sum<float>(n, [in, out, largest](std::int64_t i) {
-                        return out[i] = math::exp(in[i] - largest);
+                        return out[i] = math::exp_of_negative(in[i] - largest);
                       });
   for (std::int64_t i = 0; i < n; ++i) out[i] *= share;
 }
 
 AUTOPAR_SIMD_CLONES void log_softmax_row(const float* in, float* out, std::int64_t n) {
-  const float largest = largest_of(in, n);
-  const float log_sum = std::log(
-      lane_sum<float>(n, [in, largest](std::int64_t i) { return math::exp(in[i] - largest); }));
+  const float largest = lane_largest(in, n);
+  const float log_sum = std::log(lane_sum<float>(
+      n, [in, largest](std::int64_t i) { return math::exp_of_negative(in[i] - largest); }));
   for (std::int64_t i = 0; i < n; ++i) out[i] = in[i] - largest - log_sum;
 }
 

@@ -1,9 +1,8 @@
 #include "runtime/kernels/normalization/softmax_row.h"
 
-#include <limits>
-
 #include "base/simd_clones.h"
 #include "runtime/kernels/common/element_types.h"
+#include "runtime/kernels/cpu/lane_sum.h"
 #include "runtime/kernels/elementwise/math.h"
 
 namespace autopar::runtime::cpu {
@@ -45,13 +44,11 @@ template <typename T>
 
 template <typename T>
 [[gnu::always_inline]] inline T exponentiate(T* scores, std::int64_t n) {
-  T largest = -std::numeric_limits<T>::infinity();
-#pragma omp simd reduction(max : largest)
-  for (std::int64_t i = 0; i < n; ++i) largest = scores[i] > largest ? scores[i] : largest;
+  const T largest = lane_largest(scores, n);
   T sum = 0;
 #pragma omp simd reduction(+ : sum)
   for (std::int64_t i = 0; i < n; ++i) {
-    const T e = math::exp(scores[i] - largest);
+    const T e = math::exp_of_negative(scores[i] - largest);
     scores[i] = e;
     sum += e;
   }
