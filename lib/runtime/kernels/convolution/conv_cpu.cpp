@@ -278,10 +278,12 @@ bool is_direct_faster(const KernelRequest& request) {
 }
 
 /// The same of one whose groups are a channel each. oneDNN takes such windows by a product of
-/// matrices a channel where they are so wide that their padding exceeds what it computes at once.
+/// matrices a channel in a series, and where they are so wide that their padding exceeds what it
+/// computes at once.
 bool is_depthwise_faster(const KernelRequest& request) {
   constexpr std::int64_t most_narrow_taps = 8;
-  return request.is_constant(1) && request.inputs[1].shape.back() > most_narrow_taps &&
+  const Shape& weights = request.inputs[1].shape;
+  return request.is_constant(1) && (weights.size() == 3 || weights.back() > most_narrow_taps) &&
          serves_depthwise_conv(request.node, request.inputs, request.outputs);
 }
 
@@ -298,6 +300,7 @@ std::unique_ptr<Kernel> make_conv(const KernelRequest& request) {
     return kernel_for_type(request, type, AllFloats{},
                            [&]<typename T>(T) { return make_plain_conv<T>(request, convolution); });
   require_type(request, type, AllFloats{});
+  if (serves_depthwise_series(request)) return make_depthwise_series(request);
   return make_onednn_conv(request, convolution, images_of(request));
 }
 

@@ -16,6 +16,10 @@ Serves serves_direct_conv;
 /// The same where each group is a channel and makes one.
 MakeKernel make_depthwise_conv;
 Serves serves_depthwise_conv;
+
+/// A Conv of series of float32 as ONNX has them, whose groups are a channel each, in steps of 1.
+MakeKernel make_depthwise_series;
+bool serves_depthwise_series(const KernelRequest& request);
 }  // namespace cpu
 
 namespace AUTOPAR_DEVICE {

@@ -237,6 +237,41 @@ TEST_CASE("MaxUnpool puts back what MaxPool took, and names an index that is out
     }
 }
 
+TEST_CASE("a Conv of series whose groups are a channel each equals loops") {
+  Random random(7);
+  for (const std::int64_t extent : {1, 7, 40, 101})
+    for (const std::int64_t taps : {1, 3, 4, 31})
+      for (const std::int64_t dilation : {1, 3})
+        for (const std::int64_t padding : {0, 2, 45}) {
+          const std::int64_t channels = 3;
+          const std::int64_t windows = extent + 2 * padding - (taps - 1) * dilation;
+          if (windows < 1) continue;
+          const Tensor in = random_floats(random, {images, channels, extent});
+          const Tensor weights = random_floats(random, {channels, 1, taps});
+          const Tensor bias = random_floats(random, {channels});
+          const bool has_bias = dilation == 1;
+          std::vector<double> expected;
+          for_each_index({images, channels, windows}, [&](const Shape& index) {
+            double sum = has_bias ? at(bias, {index[1]}) : 0;
+            for (std::int64_t tap = 0; tap < taps; ++tap) {
+              const std::int64_t place = index[2] - padding + tap * dilation;
+              if (place >= 0 && place < extent)
+                sum += at(in, {index[0], index[1], place}) * at(weights, {index[1], 0, tap});
+            }
+            expected.push_back(sum);
+          });
+          NodeRun node{"Conv",
+                       {{"group", channels},
+                        {"pads", std::vector<std::int64_t>{padding, padding}},
+                        {"dilations", std::vector<std::int64_t>{dilation}}},
+                       {in, weights},
+                       {{DataType::float32, {images, channels, windows}}}};
+          if (has_bias) node.inputs.push_back(bias);
+          CAPTURE(extent, taps, dilation, padding);
+          check_close(run_floats(node), expected);
+        }
+}
+
 TEST_CASE("DeformConv sees each tap where its offset says") {
   Random random(5);
   for (const DataType type : float_types)
