@@ -22,6 +22,9 @@ constexpr std::int64_t most_mask_bytes = std::int64_t{256} << 20;
 
 constexpr std::size_t heads = 1;  ///< the dimension of [B, H, S, D]
 
+/// B and H.
+using Heads = std::array<std::int64_t, 2>;
+
 /// Which keys a constant mask lets a query see.
 enum class Visibility { all, causal, other };
 
@@ -37,8 +40,8 @@ struct Operand {
 struct Pattern {
   const Node* scores = nullptr;
   const Node* result = nullptr;
-  SoftmaxForm softmax;  ///< without the masks that need not be read
-  std::vector<ValueId> masks;
+  SoftmaxForm softmax;      ///< without the masks that need not be read
+  std::vector<Mask> masks;  ///< all of them
   bool causal = false;
 };
 
@@ -60,7 +63,7 @@ Mask as_condition(const Matcher& matcher, const Mask& mask) {
   for (const bool keeps : {true, false}) {
     const auto fill = matcher.number(where->inputs[keeps ? 2 : 1]);
     if (fill && matcher.is_number(where->inputs[keeps ? 1 : 2], 0))
-      return {where->inputs[0], fill, keeps, mask.type};
+      return {where->inputs[0], fill, keeps, mask.type, mask.shape};
   }
   return mask;
 }
@@ -102,14 +105,14 @@ Visibility visibility(const Matcher& matcher, const Mask& given, const Shape& sc
 /// What masks show, each looked at once.
 using Visibilities = std::map<Mask, Visibility>;
 
-/// [B, H, *, *] on all sides of both products, so that nothing is broadcast.
+/// [B, H, *, *] or [B x H, *, *] on all sides of both products, so that nothing is broadcast.
 bool have_same_batch(const Matcher& matcher, const Pattern& pattern) {
   const Shape& out = matcher.shape(pattern.result->outputs[0]);
   const std::array operands = {pattern.scores->inputs[0], pattern.scores->inputs[1],
                                pattern.result->inputs[0], pattern.result->inputs[1]};
   return std::ranges::all_of(operands, [&](ValueId value) {
     const Shape& shape = matcher.shape(value);
-    return shape.size() == 4 && shape[0] == out[0] && shape[1] == out[1] &&
+    return shape.size() == out.size() && std::equal(out.begin(), out.end() - 2, shape.begin()) &&
            graph::num_elements(shape) > 0;
   });
 }
@@ -135,17 +138,19 @@ bool drop_causal_masks(const Matcher& matcher, SoftmaxForm& softmax, Visibilitie
 std::optional<Pattern> match(const Matcher& matcher, ValueId value, Visibilities& known) {
   Pattern pattern;
   pattern.result = matcher.product(value);
-  if (pattern.result == nullptr || matcher.shape(value).size() != 4 ||
+  const std::size_t rank = matcher.shape(value).size();
+  if (pattern.result == nullptr || (rank != 3 && rank != 4) ||
       pattern.result->int_attribute("transA", 0) != 0 ||
       graph::num_elements(matcher.shape(value)) == 0)
     return std::nullopt;
   constexpr std::size_t most_masks = 4;
-  const auto softmax = match_softmax(matcher, pattern.result->inputs[0], most_masks, true);
+  const auto softmax = match_softmax(matcher, pattern.result->inputs[0], most_masks,
+                                     {.casts = true, .reshapes = true});
   if (!softmax) return std::nullopt;
   pattern.softmax = *softmax;
   pattern.scores = matcher.product(softmax->scores);
   if (pattern.scores == nullptr || !have_same_batch(matcher, pattern)) return std::nullopt;
-  for (const Mask& mask : softmax->masks) pattern.masks.push_back(mask.value);
+  pattern.masks = softmax->masks;
   pattern.causal = drop_causal_masks(matcher, pattern.softmax, known);
   const auto& left = pattern.softmax.masks;
   const bool is_expressible = left.empty() || (left.size() == 1 && left[0].keeps);
@@ -158,15 +163,20 @@ struct Reach {
   bool grouped = false;  ///< K and V from before their heads are repeated
 };
 
+Shape with_heads(const Heads& outer, const Shape& shape) {
+  return {outer[0], outer[1], shape[shape.size() - 2], shape.back()};
+}
+
 /// The operand as [B, H, *, D], from as far back as it can be read. `swapped`: it is used with
 /// its last two dimensions the other way round.
-std::optional<Operand> operand(const Matcher& matcher, ValueId value, bool swapped, Reach reach,
-                               bool scaled) {
-  if (matcher.shape(value).size() != 4) return std::nullopt;
+std::optional<Operand> operand(const Matcher& matcher, ValueId value, const Heads& outer,
+                               bool swapped, Reach reach, bool scaled) {
   const auto traced = trace(matcher, value, reach.through_casts);
   for (auto each = traced.rbegin(); each != traced.rend(); ++each) {
     if (!scaled && each->factor != 1) continue;
-    Layout layout = each->layout;
+    const auto split = each->layout.reshaped(with_heads(outer, matcher.shape(value)));
+    if (!split) continue;
+    Layout layout = *split;
     if (swapped) layout.swap_last_two();
     std::int64_t repeats = 1;
     if (reach.grouped) std::tie(layout, repeats) = layout.without_repeats(heads);
@@ -176,15 +186,42 @@ std::optional<Operand> operand(const Matcher& matcher, ValueId value, bool swapp
   return std::nullopt;
 }
 
-bool fuse(Pass& pass, const Pattern& pattern, Reach reach) {
+/// What the first dimensions may be as B and H, the best first: where products have one for both,
+/// as masks have them, or as queries and keys are made; one batch of all heads else.
+std::vector<Heads> possible_heads(const Matcher& matcher, const Pattern& pattern) {
+  const Shape& out = matcher.shape(pattern.result->outputs[0]);
+  if (out.size() == 4) return {{out[0], out[1]}};
+  std::vector<Heads> possible;
+  for (const Mask& mask : pattern.masks)
+    if (mask.shape.size() == 4) return {{mask.shape[0], mask.shape[1]}};
+  for (const ValueId value : pattern.scores->inputs) {
+    const Layout made = trace(matcher, value, true).back().layout.without_repeats(0).first;
+    if (const auto batch = made.major_extent(0); batch && out[0] % *batch == 0)
+      possible.push_back({*batch, out[0] / *batch});
+  }
+  possible.push_back({1, out[0]});
+  return possible;
+}
+
+/// The mask, or as a tensor that broadcasts to [B, H, *, *] too.
+ValueId mask_under(Insertions& inserted, Pass& pass, NodeId root, const Mask& mask,
+                   const Heads& outer) {
+  const Shape& shape = pass.shape(mask.value);
+  const bool is_of_all = mask.shape.size() == 3 && shape.size() == 3 && shape[0] > 1;
+  return is_of_all ? inserted.reshape_before(root, pass.graph, mask.value, with_heads(outer, shape),
+                                             "mask")
+                   : mask.value;
+}
+
+bool fuse(Pass& pass, const Pattern& pattern, const Heads& outer, Reach reach) {
   const Node& scores = *pattern.scores;
   const Node& result = *pattern.result;
   const bool q_swapped = scores.int_attribute("transA", 0) != 0;
   const bool k_swapped = scores.int_attribute("transB", 0) == 0;  // stored as a value is
   const bool v_swapped = result.int_attribute("transB", 0) != 0;
-  const auto q = operand(pass, scores.inputs[0], q_swapped, {reach.through_casts}, true);
-  const auto k = operand(pass, scores.inputs[1], k_swapped, reach, true);
-  const auto v = operand(pass, result.inputs[1], v_swapped, reach, false);
+  const auto q = operand(pass, scores.inputs[0], outer, q_swapped, {reach.through_casts}, true);
+  const auto k = operand(pass, scores.inputs[1], outer, k_swapped, reach, true);
+  const auto v = operand(pass, result.inputs[1], outer, v_swapped, reach, false);
   if (!q || !k || !v || k->repeats != v->repeats) return false;
   const DataType type = pass.type(q->source);
   if (pass.type(k->source) != type || pass.type(v->source) != type) return false;
@@ -192,10 +229,11 @@ bool fuse(Pass& pass, const Pattern& pattern, Reach reach) {
   const double scale = pattern.softmax.scale * q->factor * k->factor;
   if (!is_moderate(scale)) return false;
 
-  const Tail tail = find_tail(pass, result.outputs[0], type);
+  const ValueId out = result.outputs[0];
+  const Tail tail = find_tail(pass, out, with_heads(outer, pass.shape(out)), type);
   if (pass.type(tail.value) != type) return false;  // whoever reads it wants all its digits
   std::vector<ValueId> leaves = {scores.inputs[0], scores.inputs[1], result.inputs[1]};
-  leaves.insert(leaves.end(), pattern.masks.begin(), pattern.masks.end());
+  for (const Mask& mask : pattern.masks) leaves.push_back(mask.value);
   if (!pass.is_closed(tail.value, leaves)) return false;
 
   const NodeId root = pass.producer(tail.value);
@@ -209,7 +247,7 @@ bool fuse(Pass& pass, const Pattern& pattern, Reach reach) {
   node.attributes["causal"] = std::int64_t{pattern.causal ? 1 : 0};
   if (pattern.softmax.nan_to_zero) node.attributes["nan_to_zero"] = std::int64_t{1};
   for (const Mask& mask : pattern.softmax.masks) {
-    node.inputs.push_back(mask.value);
+    node.inputs.push_back(mask_under(inserted, pass, root, mask, outer));
     if (mask.fill) node.attributes["fill"] = static_cast<float>(*mask.fill);
   }
   set_permutation(node, "q_perm", q->stored);
@@ -219,18 +257,22 @@ bool fuse(Pass& pass, const Pattern& pattern, Reach reach) {
   return put(pass, std::move(node), tail, std::move(inserted));
 }
 
+void fuse_somehow(Pass& pass, const Pattern& pattern) {
+  constexpr std::array<Reach, 4> farthest_first = {
+      {{true, true}, {true, false}, {false, true}, {false, false}}};
+  for (const Reach reach : farthest_first)
+    for (const Heads& outer : possible_heads(pass, pattern))
+      if (fuse(pass, pattern, outer, reach)) return;
+}
+
 }  // namespace
 
 void fuse_attention(Graph& graph, const KernelTable& kernels) {
-  constexpr std::array<Reach, 4> farthest_first = {
-      {{true, true}, {true, false}, {false, true}, {false, false}}};
   Pass pass(graph, kernels);
   Visibilities known;
   for (const Node& node : graph.nodes) {
     if (node.outputs.size() != 1) continue;
-    const auto pattern = match(pass, node.outputs[0], known);
-    for (const Reach reach : farthest_first)
-      if (!pattern || fuse(pass, *pattern, reach)) break;
+    if (const auto pattern = match(pass, node.outputs[0], known)) fuse_somehow(pass, *pattern);
   }
   pass.insertions.apply(graph);
 }

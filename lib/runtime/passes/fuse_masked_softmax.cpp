@@ -5,12 +5,22 @@
 namespace autopar::runtime::passes {
 namespace {
 
-/// Looks through Casts if asked to.
 struct SoftmaxMatcher {
   const Matcher& matcher;
-  bool through_casts;
+  LookThrough through;
 
-  ValueId bare(ValueId value) const { return through_casts ? matcher.uncast(value) : value; }
+  ValueId bare(ValueId value) const {
+    if (through.casts) value = matcher.uncast(value);
+    const Node* reshape = through.reshapes ? matcher.maker(value, "Reshape") : nullptr;
+    const bool keeps_rows = reshape != nullptr && have_same_rows(value, reshape->inputs[0]);
+    return keeps_rows ? bare(reshape->inputs[0]) : value;
+  }
+
+  bool have_same_rows(ValueId one, ValueId other) const {
+    const Shape& a = matcher.shape(one);
+    const Shape& b = matcher.shape(other);
+    return a.size() >= 2 && b.size() >= 2 && std::equal(a.end() - 2, a.end(), b.end() - 2);
+  }
 
   bool is_over_last(const Node& softmax) const {
     const std::int64_t axis = softmax.int_attribute("axis", -1);
@@ -34,7 +44,7 @@ struct SoftmaxMatcher {
         const ValueId under = where->inputs[keeps ? 1 : 2];
         const auto fill = matcher.number(where->inputs[keeps ? 2 : 1]);
         if (!fill || matcher.shape(under) != shape) continue;
-        form.masks.push_back({where->inputs[0], fill, keeps, matcher.type(under)});
+        form.masks.push_back({where->inputs[0], fill, keeps, matcher.type(under), shape});
         form.scores = bare(under);
         return true;
       }
@@ -44,7 +54,7 @@ struct SoftmaxMatcher {
     if (sum == nullptr) return false;
     const std::size_t mask = which_is_mask(*sum, shape);
     if (matcher.shape(sum->inputs[1 - mask]) != shape) return false;
-    form.masks.push_back({sum->inputs[mask], std::nullopt, true, matcher.type(form.scores)});
+    form.masks.push_back({sum->inputs[mask], std::nullopt, true, matcher.type(form.scores), shape});
     form.scores = bare(sum->inputs[1 - mask]);
     return true;
   }
@@ -58,7 +68,7 @@ struct SoftmaxMatcher {
 
   /// Whether a product is under the scale and masks that the value may have.
   bool are_scores(ValueId value, int most_masks) const {
-    value = matcher.uncast(matcher.multiple(matcher.uncast(value)).of);
+    value = bare(matcher.multiple(bare(value)).of);
     if (matcher.product(value) != nullptr) return true;
     if (most_masks == 0) return false;
     for (const char* op_type : {"Where", "Add"})
@@ -89,8 +99,8 @@ std::optional<Node> masked_softmax(const Pass& pass, const Node& root, const Sof
 }  // namespace
 
 std::optional<SoftmaxForm> match_softmax(const Matcher& matcher, ValueId value,
-                                         std::size_t most_masks, bool through_casts) {
-  const SoftmaxMatcher within{matcher, through_casts};
+                                         std::size_t most_masks, LookThrough through) {
+  const SoftmaxMatcher within{matcher, through};
   SoftmaxForm form;
   value = within.bare(value);
   if (const auto guarded = within.before_nan_guard(value)) {
@@ -112,7 +122,7 @@ void fuse_masked_softmax(Graph& graph, const KernelTable& kernels) {
   rewrite_nodes_from_last(graph, kernels, [](Pass& pass, const Node& root) -> std::optional<Node> {
     if (root.outputs.size() != 1 || root.outputs[0] == graph::no_value) return std::nullopt;
     for (const bool through_casts : {true, false}) {
-      const auto form = match_softmax(pass, root.outputs[0], 1, through_casts);
+      const auto form = match_softmax(pass, root.outputs[0], 1, {.casts = through_casts});
       if (!form) return std::nullopt;
       if (auto node = masked_softmax(pass, root, *form)) return node;
     }

@@ -10,6 +10,7 @@ struct Mask {
   std::optional<double> fill;           ///< of a boolean mask alone
   bool keeps = true;                    ///< of a boolean mask: whether scores stay where it is true
   DataType type = DataType::undefined;  ///< of the scores under it
+  Shape shape;                          ///< of the scores under it
   auto operator<=>(const Mask&) const = default;
 };
 
@@ -21,9 +22,14 @@ struct SoftmaxForm {
   bool nan_to_zero = false;  ///< a row that came out as NaN becomes zeros
 };
 
-/// The form in which `value` is computed. It looks through Casts between floating types if asked
-/// to. What is under `most_masks` masks counts as scores.
+/// What lies between a softmax, its masks and its scores, and is looked through.
+struct LookThrough {
+  bool casts = false;     ///< between floating types
+  bool reshapes = false;  ///< that keep the last two dimensions
+};
+
+/// The form in which `value` is computed. What is under `most_masks` masks counts as scores.
 std::optional<SoftmaxForm> match_softmax(const Matcher& matcher, ValueId value,
-                                         std::size_t most_masks, bool through_casts);
+                                         std::size_t most_masks, LookThrough through);
 
 }  // namespace autopar::runtime::passes

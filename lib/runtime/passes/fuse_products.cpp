@@ -141,7 +141,7 @@ bool permute(const Pass& pass, Node& product, std::size_t input, NodeId root,
 
 bool fuse_permutation(Pass& pass, Node product, bool with_operands, bool with_result) {
   const ValueId result = product.outputs[0];
-  const Tail tail = with_result ? find_tail(pass, result, pass.type(result))
+  const Tail tail = with_result ? find_tail(pass, result, pass.shape(result), pass.type(result))
                                 : Tail{result, stored_as_it_is(pass.shape(result))};
   const NodeId root = pass.producer(tail.value);
   Insertions inserted;

@@ -35,8 +35,8 @@ Dimension joined(const std::vector<Dimension>& dimensions) {
   return merged(all);
 }
 
-std::optional<std::vector<Dimension>> reshaped(const std::vector<Dimension>& from,
-                                               const Shape& to) {
+std::optional<std::vector<Dimension>> taken_apart(const std::vector<Dimension>& from,
+                                                  const Shape& to) {
   if (graph::num_elements(to) == 0) return std::nullopt;
   Dimension left = joined(from);
   std::ranges::reverse(left);  // the next one at the back
@@ -98,7 +98,7 @@ std::optional<Layout> Layout::after(const Matcher& matcher, const Node& node) co
   } else if (is_onnx(node, "Expand")) {
     dimensions = expanded(dimensions_, to);
   } else if (node.domain.empty() && std::ranges::find(reshapes, node.op_type) != reshapes.end()) {
-    dimensions = reshaped(dimensions_, to);
+    dimensions = taken_apart(dimensions_, to);
   }
   if (!dimensions) return std::nullopt;
   Layout result = *this;
@@ -108,6 +108,19 @@ std::optional<Layout> Layout::after(const Matcher& matcher, const Node& node) co
 
 void Layout::swap_last_two() {
   std::swap(dimensions_[dimensions_.size() - 1], dimensions_[dimensions_.size() - 2]);
+}
+
+std::optional<Layout> Layout::reshaped(const Shape& to) const {
+  auto dimensions = taken_apart(dimensions_, to);
+  if (!dimensions) return std::nullopt;
+  Layout result = *this;
+  result.dimensions_ = std::move(*dimensions);
+  return result;
+}
+
+std::optional<std::int64_t> Layout::major_extent(std::size_t d) const {
+  const Dimension factors = merged(dimensions_[d]);
+  return factors.size() > 1 ? std::optional(factors.front().extent) : std::nullopt;
 }
 
 Layout::Stored stored_as_it_is(const Shape& shape) {
@@ -208,9 +221,8 @@ std::vector<TracedOperand> trace(const Matcher& matcher, ValueId operand, bool t
   }
 }
 
-Tail find_tail(const Matcher& matcher, ValueId result, DataType type) {
-  const Shape& shape = matcher.shape(result);
-  Layout layout(shape);
+Tail find_tail(const Matcher& matcher, ValueId result, const Shape& shape, DataType type) {
+  Layout layout(matcher.shape(result));
   Tail tail{result, stored_as_it_is(shape)};
   for (ValueId at = result; matcher.is_read_once(at);) {
     const Node& reader = matcher.reader(at);

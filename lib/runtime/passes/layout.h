@@ -30,6 +30,10 @@ class Layout {
   /// others, or one of no elements.
   std::optional<Layout> after(const Matcher& matcher, const Node& node) const;
   void swap_last_two();
+  /// As a Reshape to these extents makes it; nullopt where one takes a dimension apart otherwise.
+  std::optional<Layout> reshaped(const Shape& to) const;
+  /// The extent of the major factor of a dimension; nullopt where it has but one.
+  std::optional<std::int64_t> major_extent(std::size_t d) const;
 
   /// The permutation by which a tensor of these extents, the dimensions' own in another order, is
   /// to be read to give the value: Transpose's `perm`. nullopt where a Reshape of the source to
@@ -76,8 +80,9 @@ struct Tail {
 };
 
 /// The result itself, or what Transposes, Reshapes and a Cast to `type` make of it where nothing
-/// else reads it.
-Tail find_tail(const Matcher& matcher, ValueId result, DataType type);
+/// else reads it. `shape` has the result's elements in the dimensions that are stored: its own, or
+/// some of them taken apart.
+Tail find_tail(const Matcher& matcher, ValueId result, const Shape& shape, DataType type);
 
 /// Replaces the node that makes the tail's value by this one, which gets a result of the tail's
 /// type as it is stored; by what makes the value of that, where it is not the value itself. Then

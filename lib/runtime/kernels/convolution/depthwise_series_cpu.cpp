@@ -123,7 +123,8 @@ std::unique_ptr<Kernel> make_depthwise_series(const KernelRequest& request) {
     const std::int64_t rows = of.images * of.channels;
     const float* const bias = optional_data<const float>(io.inputs, 2);
     constexpr std::int64_t least_work = 1 << 15;  // products that are worth waking a thread for
-#pragma omp parallel for num_threads(threads) schedule(static) if (rows * windows * taps >= least_work)
+#pragma omp parallel for num_threads(threads) \
+    schedule(static) if (rows * windows * taps >= least_work)
     for (std::int64_t row = 0; row < rows; ++row) {
       const std::int64_t channel = row % of.channels;
       convolve({io.inputs[0].as<const float>() + row * extent, extent,

@@ -36,6 +36,7 @@ struct AttentionForm {
   /// In half types: none, around the softmax, from the scores to the result, or for good.
   int casts = 0;
   bool result_transposed = true;
+  bool merged = false;         ///< products have one dimension for samples and heads
   bool repeats_first = false;  ///< head h reads head h % kv_heads, which no attention does
 };
 
@@ -126,11 +127,21 @@ inline ValueId spell(Spelling& s, const AttentionForm& form) {
     q = s.scaled(q, 0.5);
     k = s.scaled(k, 0.75);
   }
-  ValueId p = s.matmul(q, k);
+  const auto merge = [&](ValueId x) {
+    if (!form.merged) return x;
+    const Shape& shape = s.shape(x);
+    return s.reshaped(x, {form.batch * form.heads, shape[2], shape[3]});
+  };
+  const auto split = [&](ValueId x) {
+    if (!form.merged) return x;
+    const Shape& shape = s.shape(x);
+    return s.reshaped(x, {form.batch, form.heads, shape[1], shape[2]});
+  };
+  ValueId p = s.matmul(merge(q), merge(k));
   if (form.scale == 1) p = s.scaled(p, 0.375);
   if (form.scale == 2) p = s.binary("Div", p, s.number(2.5, form.type));
   if (form.casts != 0) p = s.cast(p, DataType::float32);
-  p = masked(s, form, p);
+  if (form.mask != MaskForm::none) p = merge(masked(s, form, split(p)));
   p = s.op("Softmax", {p}, s.shape(p), {{"axis", std::int64_t{-1}}});
   if (form.nan_guard) {
     const ValueId is_nan = s.typed(s.unary("IsNaN", p), DataType::boolean);
@@ -138,7 +149,7 @@ inline ValueId spell(Spelling& s, const AttentionForm& form) {
   }
   if (form.casts == 1) p = s.cast(p, form.type);
   if (form.casts >= 2) v = s.cast(v, DataType::float32);
-  ValueId out = s.matmul(p, v);
+  ValueId out = split(s.matmul(p, merge(v)));
   if (form.casts == 2) out = s.cast(out, form.type);
   if (form.result_transposed) out = s.permuted(out, {0, 2, 1, 3});
   return s.reshaped(out, {form.batch * form.queries, form.heads * 8});
