@@ -130,10 +130,10 @@ void fuse_rotary_embeddings(Graph& graph, const KernelTable& kernels);
 
 /// Attention that is written out, on four dimensions or on three, of which the first has samples
 /// and heads. Taken into it are: Casts on the way; a scale of the scores, or of queries and keys;
-/// masks, of which constant ones that hide nothing are dropped, and those that hide later keys, with
-/// numbers that no score outweighs, are the attribute `causal`; a guard against NaN; the repetition
-/// of heads of K and V; Transposes and Reshapes before and behind. In half types, scores and
-/// probabilities are no longer rounded, and rows without any visible key may differ.
+/// masks, of which constant ones that hide nothing are dropped, and those that hide later keys,
+/// with numbers that no score outweighs, are the attribute `causal`; a guard against NaN; the
+/// repetition of heads of K and V; Transposes and Reshapes before and behind. In half types, scores
+/// and probabilities are no longer rounded, and rows without any visible key may differ.
 void fuse_attention(Graph& graph, const KernelTable& kernels);
 
 /// Softmax over the last dimension, with its scale, the last mask, a guard against NaN and Casts,

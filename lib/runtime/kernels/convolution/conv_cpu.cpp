@@ -9,6 +9,7 @@
 #include "runtime/kernels/convolution/kernels.h"
 #include "runtime/kernels/cpu/converted.h"
 #include "runtime/kernels/cpu/onednn.h"
+#include "runtime/kernels/cpu/simd.h"
 
 namespace autopar::runtime::cpu {
 namespace {
@@ -305,7 +306,11 @@ std::unique_ptr<Kernel> make_conv(const KernelRequest& request) {
 }
 
 std::unique_ptr<Kernel> make_channels_last_conv(const KernelRequest& last) {
-  if (is_fused(last.node, last.inputs) || is_direct_faster(last)) return make_direct_conv(last);
+  const bool takes_along = is_fused(last.node, last.inputs);
+  // With AVX-512 it was never measured beside oneDNN, which takes nothing along.
+  if ((takes_along || simd_level() == SimdLevel::avx2) && serves_winograd_conv(last))
+    return make_winograd_conv(last);
+  if (takes_along || is_direct_faster(last)) return make_direct_conv(last);
   if (is_depthwise_faster(last)) return make_depthwise_conv(last);
   const KernelRequest request = with_channels_second(last);
   const memory::desc in = channels_last_layout(request.inputs[0].shape);

@@ -143,6 +143,50 @@ TEST_CASE("A Conv with channels last equals loops, with an addend and Relu") {
   }
 }
 
+TEST_CASE("A Conv with channels last under 3 by 3 taps equals loops where products are saved") {
+  if (cpu::simd_level() == cpu::SimdLevel::baseline) return;
+  Random random(8);
+  for (int round = 0; round < 60; ++round) {
+    RandomWindows windows;
+    windows.taps = {3, 3};
+    windows.strides = windows.dilations = {1, 1};
+    Integers pads(4);
+    for (std::size_t d = 0; d < 2; ++d) {
+      windows.in.push_back(pick(random, 8, 15));
+      windows.begin_pads.push_back(pads[d] = pick(random, 0, 2));
+      pads[d + 2] = pick(random, 0, 2);
+      windows.out.push_back(windows.in[d] + pads[d] + pads[d + 2] - 2);
+    }
+    windows.attributes = {{"pads", pads}};
+    const std::int64_t channels = round % 10 == 0 ? 520 : 8 * pick(random, 4, 6);
+    const std::int64_t out_channels = 8 * pick(random, 4, round % 7 == 0 ? 20 : 6);
+    const Shape from = joined(joined({pick(random, 1, 2)}, windows.in), {channels});
+    const Shape to = joined(joined({from[0]}, windows.out), {out_channels});
+    const DataType type = DataType::float32;
+    const Tensor in = random_in(type, from, random, -1, 1);
+    const Tensor weights = random_in(type, {out_channels, channels, 3, 3}, random, -1, 1);
+    const Tensor bias = random_in(type, {out_channels}, random, -1, 1);
+    const Tensor addend = random_in(type, to, random, -1, 1);
+    NodeRun node{"ChannelsLastConv", windows.attributes, {in, weights}, {{type, to}}, {1}};
+    node.domain = passes::internal_domain;
+    node.threads = 1 + round % 3;
+    node.attributes["activation"] = std::string("Relu");
+    const bool has_bias = pick(random, 0, 1) == 0;
+    const bool has_addend = pick(random, 0, 1) == 0;
+    node.inputs.push_back(has_bias ? std::optional(bias) : std::nullopt);
+    if (has_addend) node.inputs.emplace_back(addend);
+    CAPTURE(round, from, to, pads);
+    const std::vector<double> found = doubles(run_node(node).front());
+    const std::vector<double> sums = channels_last_sums(windows, in, weights, to);
+    for (std::size_t i = 0; i < sums.size(); ++i) {
+      double expected = sums[i];
+      if (has_bias) expected += number_at(bias, i % static_cast<std::size_t>(out_channels));
+      if (has_addend) expected += number_at(addend, i);
+      REQUIRE(found[i] == Approx(std::max(expected, 0.0)).margin(1e-4));
+    }
+  }
+}
+
 TEST_CASE(
     "A Conv with channels last of a channel a group, under windows of many taps, equals loops") {
   Random random(6);
