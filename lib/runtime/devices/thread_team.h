@@ -22,9 +22,9 @@ class ThreadTeam {
 
   int threads() const { return threads_; }
 
-  /// Moves them apart, unless it has just looked. A thread that is woken on the core of the one
-  /// that wakes it, and then waits for it, keeps it from running for as long as threads spin: in
-  /// each loop, since neither is there for long enough that the kernel would move one. Does nothing
+  /// Moves them apart, unless it has just looked. A thread may be woken on the core of the one that
+  /// wakes it. It then cannot run until that one, which waits for it, stops spinning, and it is
+  /// awake too briefly for the kernel to move it: the same happens in every loop. Does nothing
   /// where threads are bound.
   void move_apart();
 

@@ -9,7 +9,6 @@
 #include "runtime/kernels/convolution/kernels.h"
 #include "runtime/kernels/cpu/converted.h"
 #include "runtime/kernels/cpu/onednn.h"
-#include "runtime/kernels/cpu/simd.h"
 
 namespace autopar::runtime::cpu {
 namespace {
@@ -307,8 +306,8 @@ std::unique_ptr<Kernel> make_conv(const KernelRequest& request) {
 
 std::unique_ptr<Kernel> make_channels_last_conv(const KernelRequest& last) {
   const bool takes_along = is_fused(last.node, last.inputs);
-  // With AVX-512 it was never measured beside oneDNN, which takes nothing along.
-  if ((takes_along || simd_level() == SimdLevel::avx2) && serves_winograd_conv(last))
+  if ((takes_along || last.is_constant(1)) &&
+      serves_winograd_conv(last.node, last.inputs, last.outputs))
     return make_winograd_conv(last);
   if (takes_along || is_direct_faster(last)) return make_direct_conv(last);
   if (is_depthwise_faster(last)) return make_depthwise_conv(last);
@@ -325,7 +324,8 @@ bool serves_channels_last_conv(const graph::Node& node, std::span<const TensorVi
   const std::size_t rank = inputs[0].shape.size();
   return inputs.size() >= 2 && inputs[0].type == DataType::float32 && (rank == 3 || rank == 4) &&
          inputs[0].elements() > 0 && inputs[1].elements() > 0 && outputs[0].elements() > 0 &&
-         (!is_fused(node, inputs) || serves_direct_conv(node, inputs, outputs));
+         (!is_fused(node, inputs) || serves_winograd_conv(node, inputs, outputs) ||
+          serves_direct_conv(node, inputs, outputs));
 }
 
 std::unique_ptr<Kernel> make_conv_transpose(const KernelRequest& request) {

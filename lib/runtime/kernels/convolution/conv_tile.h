@@ -5,13 +5,16 @@
 
 #include "runtime/kernels/cpu/lanes.h"
 
-/// The innermost step of a convolution with AVX2: some windows' products with a panel of weights.
+/// The innermost step of a convolution with AVX2 or AVX-512: some windows' products with panels of
+/// weights.
 namespace autopar::runtime::cpu {
 
 /// Sums of so many windows and columns fill the registers, with room for weights and an element.
 inline constexpr int tile_windows = 6;
 inline constexpr int tile_lanes = 8;
 inline constexpr int panel_columns = 2 * tile_lanes;
+/// With AVX-512 a vector has a panel's columns, and registers have room for so many.
+inline constexpr int most_panels = 4;
 
 /// Floats that lie one behind the other in what a window sees, and whose weights do so in a panel.
 struct Stretch {
@@ -33,8 +36,9 @@ struct TileOperands {
   const float* const* windows;  ///< the first float of each
   std::int64_t channel;         ///< the first that is seen; those before are of other groups
   std::span<const Stretch> stretches;
-  const float* panel;   ///< [depth, panel_columns]
-  const float* bias;    ///< [panel_columns]; null where `out` has the sum of other stretches
+  const float* panel;         ///< [depth, panel_columns]
+  std::int64_t panel_floats;  ///< from a panel to the next, where several are read
+  const float* bias;  ///< [panels, panel_columns]; null where `out` has the sum of other stretches
   const float* addend;  ///< null where nothing is added
   float* out;
   std::int64_t columns;
@@ -47,5 +51,10 @@ using ComputeTiles = SimdFunction<const TileOperands&>;
 /// Computes the first `vectors` (1 or 2) times tile_lanes columns of tiles of 1 to tile_windows
 /// windows each. The machine must have AVX2.
 ComputeTiles tile_function(std::int64_t vectors, std::int64_t windows);
+
+/// As many panels as are best read at once on this machine: up to most_panels.
+std::int64_t panels_together();
+/// Computes all columns of so many panels at once.
+ComputeTiles panels_function(std::int64_t panels, std::int64_t windows);
 
 }  // namespace autopar::runtime::cpu

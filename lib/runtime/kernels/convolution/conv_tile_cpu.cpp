@@ -7,20 +7,24 @@
 namespace autopar::runtime::cpu {
 namespace {
 
-using Lanes = Vector<tile_lanes>::Floats;
-
 /// All loops but those over what a window sees are unrolled, so that sums stay in registers.
-template <int vectors, int windows>
+template <int lanes, int vectors, int windows>
 struct Tile {
+  using Lanes = typename Vector<lanes>::Floats;
   using Sums = Lanes[windows][vectors];
+
+  /// Floats from a vector's weights to the next one's.
+  [[gnu::always_inline]] static inline std::int64_t weight_step(const TileOperands& of) {
+    return lanes == panel_columns ? of.panel_floats : lanes;
+  }
 
   /// Loads rows that are `columns` floats apart.
   [[gnu::always_inline]] static inline void load_rows(Sums& sums, const float* from,
                                                       std::int64_t columns) {
 #pragma GCC unroll 8
     for (int i = 0; i < windows; ++i, from += columns)
-#pragma GCC unroll 2
-      for (int v = 0; v < vectors; ++v) load(sums[i][v], from + v * tile_lanes);
+#pragma GCC unroll 4
+      for (int v = 0; v < vectors; ++v) load(sums[i][v], from + v * lanes);
   }
 
   [[gnu::always_inline]] static inline void add_rows(Sums& sums, const float* from,
@@ -29,14 +33,14 @@ struct Tile {
     load_rows(addends, from, columns);
 #pragma GCC unroll 8
     for (int i = 0; i < windows; ++i)
-#pragma GCC unroll 2
+#pragma GCC unroll 4
       for (int v = 0; v < vectors; ++v) sums[i][v] += addends[i][v];
   }
 
   [[gnu::always_inline]] static inline void relu(Sums& sums) {
 #pragma GCC unroll 8
     for (int i = 0; i < windows; ++i)
-#pragma GCC unroll 2
+#pragma GCC unroll 4
       for (int v = 0; v < vectors; ++v) sums[i][v] = sums[i][v] < 0 ? Lanes{} : sums[i][v];
   }
 
@@ -44,9 +48,8 @@ struct Tile {
                                                        std::int64_t columns) {
 #pragma GCC unroll 8
     for (int i = 0; i < windows; ++i, to += columns)
-#pragma GCC unroll 2
-      for (int v = 0; v < vectors; ++v)
-        std::memcpy(to + v * tile_lanes, &sums[i][v], sizeof(Lanes));
+#pragma GCC unroll 4
+      for (int v = 0; v < vectors; ++v) std::memcpy(to + v * lanes, &sums[i][v], sizeof(Lanes));
   }
 
   template <bool writes>
@@ -69,11 +72,11 @@ struct Tile {
       for (std::int64_t k = 0; k < stretch.length; ++k, weights += panel_columns, ahead += step) {
         __builtin_prefetch(ahead, 0, second_level);
         Lanes row[vectors];
-#pragma GCC unroll 2
-        for (int v = 0; v < vectors; ++v) load(row[v], weights + v * tile_lanes);
+#pragma GCC unroll 4
+        for (int v = 0; v < vectors; ++v) load(row[v], weights + v * weight_step(of));
 #pragma GCC unroll 8
         for (int i = 0; i < windows; ++i)
-#pragma GCC unroll 2
+#pragma GCC unroll 4
           for (int v = 0; v < vectors; ++v) sums[i][v] += seen[i][k] * row[v];
       }
     }
@@ -104,18 +107,37 @@ struct Tile {
   }
 };
 
-template <int vectors, int... windows>
+template <int lanes, int vectors, int... windows>
 std::array<ComputeTiles, sizeof...(windows)> functions_of(
-    std::integer_sequence<int, windows...> /*less 1*/) {
-  return {simd_function<Tile<vectors, windows + 1>, const TileOperands&>(SimdLevel::avx2)...};
+    SimdLevel level, std::integer_sequence<int, windows...> /*less 1*/) {
+  return {simd_function<Tile<lanes, vectors, windows + 1>, const TileOperands&>(level)...};
+}
+
+/// By vectors and windows.
+template <int lanes, int... vectors>
+ComputeTiles function_of(SimdLevel level, std::integer_sequence<int, vectors...> /*less 1*/,
+                         std::int64_t of_vectors, std::int64_t of_windows) {
+  using Windows = std::make_integer_sequence<int, tile_windows>;
+  static const std::array functions = {functions_of<lanes, vectors + 1>(level, Windows())...};
+  return functions[static_cast<std::size_t>(of_vectors - 1)]
+                  [static_cast<std::size_t>(of_windows - 1)];
 }
 
 }  // namespace
 
 ComputeTiles tile_function(std::int64_t vectors, std::int64_t windows) {
-  using Windows = std::make_integer_sequence<int, tile_windows>;
-  static const std::array functions = {functions_of<1>(Windows()), functions_of<2>(Windows())};
-  return functions[static_cast<std::size_t>(vectors - 1)][static_cast<std::size_t>(windows - 1)];
+  constexpr int most_vectors = panel_columns / tile_lanes;
+  return function_of<tile_lanes>(SimdLevel::avx2, std::make_integer_sequence<int, most_vectors>(),
+                                 vectors, windows);
+}
+
+std::int64_t panels_together() { return simd_level() == SimdLevel::avx512 ? most_panels : 1; }
+
+ComputeTiles panels_function(std::int64_t panels, std::int64_t windows) {
+  if (simd_level() != SimdLevel::avx512)
+    return tile_function(panels * panel_columns / tile_lanes, windows);
+  return function_of<panel_columns>(
+      SimdLevel::avx512, std::make_integer_sequence<int, most_panels>(), panels, windows);
 }
 
 }  // namespace autopar::runtime::cpu

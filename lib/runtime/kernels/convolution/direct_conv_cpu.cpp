@@ -1,6 +1,6 @@
-// Conv of float32 images whose channels are last, where the processor has AVX2 alone. The addend
-// and Relu go along while sums are in registers: oneDNN's Relu makes 0 of NaN, so that there it
-// would be a step of its own.
+// Conv of float32 images whose channels are last, with AVX2 or AVX-512. The addend and Relu go
+// along while sums are in registers: oneDNN's Relu makes 0 of NaN, so that there it would be a step
+// of its own.
 
 #include <fmt/format.h>
 
@@ -67,21 +67,34 @@ class TileBlock {
   std::array<const float*, most_tiles * tile_windows> windows_;
 };
 
-/// A panel's columns in the output.
-struct Panel {
+/// Panels of a group that are read at once: whole ones, or one that is not.
+struct Panels {
+  std::int64_t first;
+  std::int64_t count;
   std::int64_t group;
-  std::int64_t first;  ///< of all columns
+  std::int64_t first_column;  ///< of all in the output
   std::int64_t columns;
 
-  Panel(const DirectConvolution& of, std::int64_t number) : group(number / of.group_panels()) {
-    const std::int64_t of_group = number % of.group_panels() * panel_columns;
-    first = group * of.group_columns() + of_group;
-    columns = std::min<std::int64_t>(of.group_columns() - of_group, panel_columns);
+  /// Those from the first of `all` on.
+  Panels(const DirectConvolution& of, Range all)
+      : first(all.begin), group(first / of.group_panels()) {
+    const std::int64_t of_group = first % of.group_panels() * panel_columns;
+    const std::int64_t whole = (of.group_columns() - of_group) / panel_columns;
+    first_column = group * of.group_columns() + of_group;
+    count = std::clamp<std::int64_t>(std::min(whole, all.count()), 1, panels_together());
+    columns = std::min<std::int64_t>(of.group_columns() - of_group, count * panel_columns);
+  }
+
+  ComputeTiles function(std::int64_t windows) const {
+    const bool are_whole = columns == count * panel_columns;
+    return are_whole ? panels_function(count, windows)
+                     : tile_function((columns + tile_lanes - 1) / tile_lanes, windows);
   }
 };
 
 /// Computes a tile whose last columns are not there in memory of its own.
-void compute_edge_tile(TileOperands of, std::int64_t windows, std::int64_t columns) {
+void compute_edge_tile(TileOperands of, std::int64_t windows, std::int64_t columns,
+                       ComputeTiles compute) {
   std::array<float, tile_windows * panel_columns> sums;
   std::array<float, tile_windows* panel_columns> addends = {};
   const auto copy_rows = [&](const float* from, std::int64_t from_columns, float* to,
@@ -99,49 +112,51 @@ void compute_edge_tile(TileOperands of, std::int64_t windows, std::int64_t colum
   }
   float* const out = std::exchange(of.out, sums.data());
   const std::int64_t out_columns = std::exchange(of.columns, panel_columns);
-  tile_function((columns + tile_lanes - 1) / tile_lanes, windows)(of);
+  compute(of);
   copy_rows(sums.data(), panel_columns, out, out_columns);
 }
 
-/// What a block reads next while it is at a panel: the next panel's weights; or, of windows that
-/// lie one behind the other, the next ones, which no tile has seen yet while it is at its first
-/// panel.
+/// What a block reads next while it is at some panels: the next panels' weights; or, of windows
+/// that lie one behind the other, the next ones, which no tile has seen yet while it is at its
+/// first panels.
 Ahead ahead_of(const DirectConvolution& of, const TileBlock& block, const float* weights,
-               std::int64_t first_depth, bool is_first_panel) {
+               std::int64_t panels, std::int64_t first_depth, bool are_first_panels) {
   constexpr std::int64_t line = 64;
   const bool are_windows_together =
       of.depth == of.sizes.channels && !of.is_padded && of.sight.count() == 1;
-  if (is_first_panel && are_windows_together && block.tiles() > 1)
+  if (are_first_panels && are_windows_together && block.tiles() > 1)
     return {reinterpret_cast<const char*>(block.seen(1)[0]),
             tile_windows * static_cast<std::int64_t>(sizeof(float))};
-  return {reinterpret_cast<const char*>(weights + (of.depth + first_depth) * panel_columns),
-          line / static_cast<std::int64_t>(block.tiles())};
+  return {
+      reinterpret_cast<const char*>(weights + (panels * of.depth + first_depth) * panel_columns),
+      panels * line / static_cast<std::int64_t>(block.tiles())};
 }
 
-/// Computes a panel's columns of a block from a chunk of what windows see.
-void compute_panel(const DirectConvolution& of, const DirectData& data, const TileBlock& block,
-                   std::size_t chunk, std::int64_t number, bool is_first_panel) {
-  const Panel panel(of, number);
+/// Computes the columns of panels for a block from a chunk of what windows see.
+void compute_panels(const DirectConvolution& of, const DirectData& data, const TileBlock& block,
+                    std::size_t chunk, const Panels& panels, bool are_first) {
   const bool is_last = chunk + 1 == of.sight.count();
-  const float* const weights = data.panels + number * of.depth * panel_columns;
-  TileOperands operands{
-      .tiles = 1,
-      .windows = nullptr,
-      .channel = panel.group * of.group_channels(),
-      .stretches = of.sight.chunk(chunk),
-      .panel = weights,
-      .bias = chunk == 0 ? data.bias + number * panel_columns : nullptr,
-      .addend = nullptr,
-      .out = nullptr,
-      .columns = of.sizes.out_channels,
-      .has_relu = is_last && data.has_relu,
-      .ahead = ahead_of(of, block, weights, of.sight.chunk(chunk)[0].depth, is_first_panel)};
+  const std::int64_t panel_floats = of.depth * panel_columns;
+  const float* const weights = data.panels + panels.first * panel_floats;
+  TileOperands operands{.tiles = 1,
+                        .windows = nullptr,
+                        .channel = panels.group * of.group_channels(),
+                        .stretches = of.sight.chunk(chunk),
+                        .panel = weights,
+                        .panel_floats = panel_floats,
+                        .bias = chunk == 0 ? data.bias + panels.first * panel_columns : nullptr,
+                        .addend = nullptr,
+                        .out = nullptr,
+                        .columns = of.sizes.out_channels,
+                        .has_relu = is_last && data.has_relu,
+                        .ahead = ahead_of(of, block, weights, panels.count,
+                                          of.sight.chunk(chunk)[0].depth, are_first)};
   const std::int64_t depth = of.sight.depth(chunk);
-  const bool is_edge = panel.columns % tile_lanes != 0;
-  const bool is_one_by_one = is_edge || !of.sights.empty();
+  const bool are_at_edge = panels.columns % tile_lanes != 0;
+  const bool is_one_by_one = are_at_edge || !of.sights.empty();
   for (std::size_t tile = 0; tile < block.tiles();
        tile += static_cast<std::size_t>(operands.tiles)) {
-    const std::int64_t at = block.first_window(tile) * of.sizes.out_channels + panel.first;
+    const std::int64_t at = block.first_window(tile) * of.sizes.out_channels + panels.first_column;
     operands.windows = block.seen(tile);
     operands.out = data.out + at;
     if (is_last && data.addend != nullptr) operands.addend = data.addend + at;
@@ -149,10 +164,11 @@ void compute_panel(const DirectConvolution& of, const DirectData& data, const Ti
       operands.stretches = of.sight_of(block.number(tile)).chunk(chunk);
     else
       operands.tiles = block.equal_tiles(tile);
-    if (is_edge)
-      compute_edge_tile(operands, block.windows(tile), panel.columns);
+    const std::int64_t windows = block.windows(tile);
+    if (are_at_edge)
+      compute_edge_tile(operands, windows, panels.columns, panels.function(windows));
     else
-      tile_function(panel.columns / tile_lanes, block.windows(tile))(operands);
+      panels.function(windows)(operands);
     operands.ahead.begin += operands.ahead.step * operands.tiles * depth;
   }
 }
@@ -163,8 +179,11 @@ void compute_part(const DirectConvolution& of, const DirectData& data, Range til
   for (std::int64_t i = 0; i < blocks; ++i) {
     const TileBlock block(of, data.in, tiles.part(i, blocks));
     for (std::size_t chunk = 0; chunk < of.sight.count(); ++chunk)
-      for (std::int64_t panel = panels.begin; panel < panels.end; ++panel)
-        compute_panel(of, data, block, chunk, panel, panel == panels.begin);
+      for (Range left = panels; left.count() > 0;) {
+        const Panels together(of, left);
+        compute_panels(of, data, block, chunk, together, left.begin == panels.begin);
+        left.begin += together.count;
+      }
   }
 }
 
@@ -234,19 +253,20 @@ class DirectConvKernel final : public Kernel {
   std::shared_ptr<std::byte> panels_;
 };
 
+bool is_pointwise(const Shape& weights) {
+  return graph::num_elements(Shape(weights.begin() + 2, weights.end())) == 1;
+}
+
 }  // namespace
 
 bool serves_direct_conv(const graph::Node& node, std::span<const TensorView> inputs,
                         std::span<const TensorView> outputs) {
-  const auto is_float = [](const TensorView& view) {
-    return !view.present() || view.type == DataType::float32;
-  };
   const std::int64_t groups = std::max<std::int64_t>(node.int_attribute("group", 1), 1);
   const bool fills_vectors = inputs[1].shape[0] / groups >= tile_lanes;
-  // With AVX-512 it was never measured beside oneDNN, which has kernels of its own for that.
-  return simd_level() == SimdLevel::avx2 && fills_vectors &&
-         std::ranges::all_of(inputs, is_float) &&
-         (!is_given(inputs, 3) || inputs[3].shape == outputs[0].shape) &&
+  // oneDNN has convolutions for AVX-512, which leave out whole rows of padding.
+  const bool is_of_use = simd_level() == SimdLevel::avx2 ||
+                         (simd_level() == SimdLevel::avx512 && is_pointwise(inputs[1].shape));
+  return is_of_use && fills_vectors && are_fusable_floats(inputs, outputs) &&
          has_small_copy(node, inputs, std::span(outputs[0].shape).subspan(1));
 }
 

@@ -4,6 +4,8 @@
 #include <optional>
 #include <utility>
 
+#include "runtime/kernels/common/kernel_arguments.h"
+
 namespace autopar::runtime::cpu {
 namespace {
 
@@ -224,6 +226,14 @@ bool has_small_copy(const graph::Node& node, std::span<const TensorView> inputs,
   constexpr std::int64_t small = 2 << 20;
   const auto numbers = most_padded_numbers(node, inputs[0], inputs[1], out_places);
   return numbers && *numbers <= std::max(2 * inputs[0].elements(), small);
+}
+
+bool are_fusable_floats(std::span<const TensorView> inputs, std::span<const TensorView> outputs) {
+  const auto is_float = [](const TensorView& view) {
+    return !view.present() || view.type == DataType::float32;
+  };
+  return std::ranges::all_of(inputs, is_float) &&
+         (!is_given(inputs, 3) || inputs[3].shape == outputs[0].shape);
 }
 
 void write_padded_row(const DirectConvolution& of, const float* in, std::int64_t y, float* to) {

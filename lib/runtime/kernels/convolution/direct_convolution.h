@@ -122,6 +122,10 @@ Division division_of(const DirectConvolution& of, std::int64_t threads);
 bool has_small_copy(const graph::Node& node, std::span<const TensorView> inputs,
                     std::span<const std::int64_t> out_places);
 
+/// Whether all that is given is float32, and the addend, which is the fourth input, has the shape
+/// of the output.
+bool are_fusable_floats(std::span<const TensorView> inputs, std::span<const TensorView> outputs);
+
 /// Writes row `y` of all padded images' rows.
 void write_padded_row(const DirectConvolution& of, const float* in, std::int64_t y, float* to);
 

@@ -15,7 +15,7 @@ MakeKernel make_direct_conv;
 Serves serves_direct_conv;
 /// The same of 3 by 3 taps by fewer products, which take 16 numbers for 9 weights.
 MakeKernel make_winograd_conv;
-bool serves_winograd_conv(const KernelRequest& request);
+Serves serves_winograd_conv;
 /// The same where each group is a channel and makes one.
 MakeKernel make_depthwise_conv;
 Serves serves_depthwise_conv;

@@ -1,7 +1,7 @@
 // Conv of float32 images whose channels are last, under 3 by 3 taps in steps of 1: F(2x2, 3x3) of
 // "Fast Algorithms for Convolutional Neural Networks" (Lavin and Gray, 2016). Squares of 2 by 2
-// outputs are made of 16 products instead of 36, of sums of what they see by sums of weights. What is
-// NaN or infinite reaches all outputs of a square, and what is large rounds all of them.
+// outputs are made of 16 products instead of 36, of sums of what they see by sums of weights. What
+// is NaN or infinite reaches all outputs of a square, and what is large rounds all of them.
 
 #include <omp.h>
 
@@ -28,10 +28,10 @@ constexpr int products = side * side;
 constexpr int taps = 3;
 /// Sums of so many squares stay in a core's caches while panels of weights pass.
 constexpr std::int64_t most_squares = 36;
-/// Weights of so many channels fit the first-level cache.
+/// A panel's weights of so many channels fit the first-level cache.
 constexpr std::int64_t chunk_channels = 512;
 
-using Lanes = Vector<tile_lanes>::Floats;
+constexpr std::int64_t halved(std::int64_t extent) { return (extent + 1) / outputs; }
 
 struct Squares {
   ConvolutionSizes sizes;
@@ -44,13 +44,8 @@ struct Squares {
   std::int64_t out_height() const { return sizes.windows.out[DirectConvolution::height]; }
   std::int64_t out_width() const { return sizes.windows.out[DirectConvolution::width]; }
   std::int64_t count() const { return sizes.images * high * wide; }
-  std::int64_t panels() const {
-    return (sizes.out_channels + panel_columns - 1) / panel_columns;
-  }
+  std::int64_t panels() const { return (sizes.out_channels + panel_columns - 1) / panel_columns; }
   std::int64_t panel_floats() const { return products * sizes.channels * panel_columns; }
-
- private:
-  static std::int64_t halved(std::int64_t extent) { return (extent + 1) / outputs; }
 };
 
 /// A square's place: its first output.
@@ -66,6 +61,7 @@ struct SquarePlace {
 };
 
 /// B^T d of four vectors, in place.
+template <typename Lanes>
 [[gnu::always_inline]] inline void add_seen(Lanes& a, Lanes& b, Lanes& c, Lanes& d) {
   const Lanes b_before = b;
   a -= c;
@@ -82,9 +78,12 @@ struct SeenSquare {
   std::int64_t step;
 };
 
+template <int lanes>
 struct AddSeen {
+  using Lanes = typename Vector<lanes>::Floats;
+
   [[gnu::always_inline]] static inline void run(const SeenSquare& of) {
-    for (std::int64_t c = 0; c < of.channels; c += tile_lanes) {
+    for (std::int64_t c = 0; c < of.channels; c += lanes) {
       Lanes d[side][side];
 #pragma GCC unroll 4
       for (int y = 0; y < side; ++y)
@@ -111,30 +110,32 @@ struct MadeSquare {
   const float* bias;
   const float* addend;  ///< null where nothing is added
   float* out;
-  std::int64_t row;      ///< floats from an output to the one below
-  std::int64_t column;   ///< and to the next
-  int rows;              ///< of outputs that are there
+  std::int64_t row;     ///< floats from an output to the one below
+  std::int64_t column;  ///< and to the next
+  int rows;             ///< of outputs that are there
   int columns;
-  int vectors;           ///< of a panel
-  bool has_relu;         ///< NaN stays NaN
+  std::int64_t width;  ///< columns of the panels
+  bool has_relu;       ///< NaN stays NaN
 };
 
 /// A^T m A.
+template <int lanes>
 struct AddProducts {
+  using Lanes = typename Vector<lanes>::Floats;
+
   [[gnu::always_inline]] static inline void run(const MadeSquare& of) {
-    for (int v = 0; v < of.vectors; ++v) {
+    for (int v = 0; v < of.width; v += lanes) {
       Lanes lines[outputs][side];
 #pragma GCC unroll 4
       for (int x = 0; x < side; ++x) {
         Lanes m[side];
 #pragma GCC unroll 4
-        for (int y = 0; y < side; ++y)
-          load(m[y], of.products + (y * side + x) * of.step + v * tile_lanes);
+        for (int y = 0; y < side; ++y) load(m[y], of.products + (y * side + x) * of.step + v);
         lines[0][x] = m[0] + m[1] + m[2];
         lines[1][x] = m[1] - m[2] - m[3];
       }
       Lanes bias;
-      load(bias, of.bias + v * tile_lanes);
+      load(bias, of.bias + v);
       for (int y = 0; y < of.rows; ++y) {
         const Lanes* const line = lines[y];
         put(of, y, 0, v, line[0] + line[1] + line[2] + bias);
@@ -146,7 +147,7 @@ struct AddProducts {
  private:
   [[gnu::always_inline]] static inline void put(const MadeSquare& of, int y, int x, int v,
                                                 Lanes sum) {
-    const std::int64_t at = y * of.row + x * of.column + v * tile_lanes;
+    const std::int64_t at = y * of.row + x * of.column + v;
     if (of.addend != nullptr) {
       Lanes addend;
       load(addend, of.addend + at);
@@ -156,6 +157,15 @@ struct AddProducts {
     std::memcpy(of.out + at, &sum, sizeof sum);
   }
 };
+
+/// `Body<lanes>` for so many numbers, which are a multiple of 8.
+template <template <int> class Body, typename... Arguments>
+SimdFunction<Arguments...> function_for(std::int64_t numbers) {
+  constexpr int wide = 16;
+  return simd_level() == SimdLevel::avx512 && numbers % wide == 0
+             ? simd_function<Body<wide>, Arguments...>(SimdLevel::avx512)
+             : simd_function<Body<tile_lanes>, Arguments...>(SimdLevel::avx2);
+}
 
 /// Where the tensors of a run lie.
 struct WinogradData {
@@ -173,7 +183,7 @@ class SquareBlock {
  public:
   /// Floats of that memory.
   static std::int64_t floats(const Squares& of, std::int64_t squares) {
-    return products * squares * (of.sizes.channels + panel_columns);
+    return products * squares * (of.sizes.channels + panels_together() * panel_columns);
   }
 
   SquareBlock(const Squares& of, const WinogradData& data, Range squares, float* memory)
@@ -182,23 +192,32 @@ class SquareBlock {
         squares_(squares),
         sums_(memory),
         products_(memory + products * squares.count() * of.sizes.channels) {
-    static const auto add_seen = simd_function<AddSeen, const SeenSquare&>(SimdLevel::avx2);
     const std::int64_t channels = of.sizes.channels;
+    const auto add_seen = function_for<AddSeen, const SeenSquare&>(channels);
     for (std::int64_t i = 0; i < squares.count(); ++i)
-      add_seen({seen(squares.begin + i), channels, sums_ + i * channels,
-                squares.count() * channels});
+      add_seen(
+          {seen(squares.begin + i), channels, sums_ + i * channels, squares.count() * channels});
   }
 
-  void compute_panel(std::int64_t panel) {
-    const float* const weights = data_.panels + panel * of_.panel_floats();
-    const std::int64_t first = panel * panel_columns;
-    const std::int64_t columns = std::min<std::int64_t>(of_.sizes.out_channels - first,
-                                                        panel_columns);
-    const auto vectors = static_cast<int>(columns / tile_lanes);
+  /// Computes the columns of as many of the panels as are read at once, and returns how many.
+  std::int64_t compute_panels(Range panels) {
+    const std::int64_t first = panels.begin * panel_columns;
+    const std::int64_t whole = (of_.sizes.out_channels - first) / panel_columns;
+    const std::int64_t count =
+        std::clamp<std::int64_t>(std::min(whole, panels.count()), 1, panels_together());
+    const std::int64_t columns =
+        std::min<std::int64_t>(of_.sizes.out_channels - first, count * panel_columns);
+    const auto function = [&](std::int64_t windows) {
+      return whole > 0 ? panels_function(count, windows)
+                       : tile_function(columns / tile_lanes, windows);
+    };
+    const float* const weights = data_.panels + panels.begin * of_.panel_floats();
     for (std::int64_t product = 0; product < products; ++product)
-      multiply(product, weights + product * of_.sizes.channels * panel_columns, vectors);
-    static const auto add_products = simd_function<AddProducts, const MadeSquare&>(SimdLevel::avx2);
-    for (std::int64_t i = 0; i < squares_.count(); ++i) add_products(made(i, first, vectors));
+      multiply(product, weights + product * of_.sizes.channels * panel_columns, count, function);
+    const auto add_products = function_for<AddProducts, const MadeSquare&>(columns);
+    for (std::int64_t i = 0; i < squares_.count(); ++i)
+      add_products(made(i, first, columns, count * panel_columns));
+    return count;
   }
 
  private:
@@ -213,16 +232,17 @@ class SquareBlock {
       const std::int64_t x = place.x + i % side - windows.pads[DirectConvolution::width];
       const bool is_inside = y >= 0 && y < height && x >= 0 && x < width;
       places[static_cast<std::size_t>(i)] =
-          is_inside
-              ? data_.in + ((place.image * height + y) * width + x) * of_.sizes.channels
-              : data_.zeros;
+          is_inside ? data_.in + ((place.image * height + y) * width + x) * of_.sizes.channels
+                    : data_.zeros;
     }
     return places;
   }
 
-  /// One of the products of all squares by a panel.
-  void multiply(std::int64_t product, const float* weights, int vectors) const {
-    static constexpr std::array<float, panel_columns> no_bias = {};
+  /// One of the products of all squares by some panels; `function` computes tiles of so many
+  /// windows.
+  void multiply(std::int64_t product, const float* weights, std::int64_t panels,
+                auto function) const {
+    static constexpr std::array<float, most_panels* panel_columns> no_bias = {};
     const std::int64_t channels = of_.sizes.channels;
     const std::int64_t count = squares_.count();
     std::array<const float*, most_squares> windows;
@@ -237,30 +257,33 @@ class SquareBlock {
           .channel = 0,
           .stretches = {&stretch, 1},
           .panel = weights,
+          .panel_floats = of_.panel_floats(),
           .bias = first == 0 ? no_bias.data() : nullptr,
           .addend = nullptr,
-          .out = products_ + product * count * panel_columns,
-          .columns = panel_columns,
+          .out = products_ + product * count * panels * panel_columns,
+          .columns = panels * panel_columns,
           .has_relu = false,
           .ahead = {reinterpret_cast<const char*>(weights + channels * panel_columns),
                     line * tile_windows / std::max<std::int64_t>(count, tile_windows)}};
-      if (operands.tiles > 0) tile_function(vectors, tile_windows)(operands);
+      if (operands.tiles > 0) function(tile_windows)(operands);
       const std::int64_t done = operands.tiles * tile_windows;
       operands.windows += done;
-      operands.out += done * panel_columns;
+      operands.out += done * operands.columns;
       operands.tiles = 1;
-      if (done < count) tile_function(vectors, count - done)(operands);
+      if (done < count) function(count - done)(operands);
     }
   }
 
-  MadeSquare made(std::int64_t i, std::int64_t first_column, int vectors) const {
+  /// Products have `step` columns.
+  MadeSquare made(std::int64_t i, std::int64_t first_column, std::int64_t width,
+                  std::int64_t step) const {
     const SquarePlace place(of_, squares_.begin + i);
     const std::int64_t columns = of_.sizes.out_channels;
     const std::int64_t at =
         ((place.image * of_.out_height() + place.y) * of_.out_width() + place.x) * columns +
         first_column;
-    return {.products = products_ + i * panel_columns,
-            .step = squares_.count() * panel_columns,
+    return {.products = products_ + i * step,
+            .step = squares_.count() * step,
             .bias = data_.bias + first_column,
             .addend = data_.addend == nullptr ? nullptr : data_.addend + at,
             .out = data_.out + at,
@@ -268,7 +291,7 @@ class SquareBlock {
             .column = columns,
             .rows = static_cast<int>(std::min<std::int64_t>(outputs, of_.out_height() - place.y)),
             .columns = static_cast<int>(std::min<std::int64_t>(outputs, of_.out_width() - place.x)),
-            .vectors = vectors,
+            .width = width,
             .has_relu = data_.has_relu};
   }
 
@@ -276,7 +299,7 @@ class SquareBlock {
   const WinogradData& data_;
   Range squares_;
   float* sums_;      ///< [product, square, channel]
-  float* products_;  ///< [product, square, panel_columns]
+  float* products_;  ///< [product, square, column of the panels that are read at once]
 };
 
 /// G g G^T of a channel's weights [3, 3], rounded once.
@@ -301,8 +324,8 @@ void write_panels(const Squares& of, const float* weights, float* panels) {
   for (std::int64_t k = 0; k < of.sizes.out_channels; ++k)
     for (std::int64_t c = 0; c < channels; ++c) {
       const auto sums = sums_of_weights(weights + (k * channels + c) * taps * taps);
-      float* to = panels + k / panel_columns * of.panel_floats() + c * panel_columns +
-                  k % panel_columns;
+      float* to =
+          panels + k / panel_columns * of.panel_floats() + c * panel_columns + k % panel_columns;
       for (const float sum : sums) {
         *to = sum;
         to += channels * panel_columns;
@@ -351,15 +374,14 @@ class WinogradConv final : public Kernel {
       auto* const of_thread = memory + omp_get_thread_num() * block_bytes();
       SquareBlock block(of_, data, Range{0, of_.count()}.part(part / panel_parts_, blocks_),
                         reinterpret_cast<float*>(of_thread));
-      const Range panels = Range{0, of_.panels()}.part(part % panel_parts_, panel_parts_);
-      for (std::int64_t panel = panels.begin; panel < panels.end; ++panel)
-        block.compute_panel(panel);
+      Range panels = Range{0, of_.panels()}.part(part % panel_parts_, panel_parts_);
+      while (panels.count() > 0) panels.begin += block.compute_panels(panels);
     }
   }
 
  private:
-  /// Threads share the blocks; or the panels of one block, where there are many: each then reads its
-  /// own part of the weights, but all of them make the sums of what squares see.
+  /// Threads share the blocks; or the panels of one block, where there are many: each then reads
+  /// its own part of the weights, but all of them make the sums of what squares see.
   void share_work() {
     constexpr std::int64_t many_panels = 8;
     blocks_ = (of_.count() + most_squares - 1) / most_squares;
@@ -391,23 +413,25 @@ class WinogradConv final : public Kernel {
 
 }  // namespace
 
-bool serves_winograd_conv(const KernelRequest& last) {
-  const KernelRequest request = with_channels_second(last);
-  const Shape& weights = request.inputs[1].shape;
+bool serves_winograd_conv(const graph::Node& node, std::span<const TensorView> inputs,
+                          std::span<const TensorView> outputs) {
+  const Shape& weights = inputs[1].shape;
   const bool has_its_taps = weights.size() == 4 && weights[2] == taps && weights[3] == taps;
-  if (simd_level() == SimdLevel::baseline || !has_its_taps || reads_channels_second(request.node) ||
-      !request.is_constant(1) || request.inputs[0].type != DataType::float32)
+  if (simd_level() == SimdLevel::baseline || !has_its_taps || reads_channels_second(node) ||
+      !are_fusable_floats(inputs, outputs))
     return false;
-  const ConvolutionSizes of = convolution_sizes(request);
-  const auto are_one = [](const int(&extents)[Windows::dimensions]) {
-    return std::ranges::all_of(extents, [](int extent) { return extent == 1; });
+  const auto are_ones = [&](const char* attribute) {
+    return std::ranges::all_of(node.ints_attribute(attribute, {}), [](auto n) { return n == 1; });
   };
   constexpr std::int64_t least_channels = 32;
   constexpr std::int64_t least_squares = 16;
-  return of.groups == 1 && are_one(of.windows.strides) && are_one(of.windows.dilations) &&
-         of.channels % tile_lanes == 0 && of.out_channels % tile_lanes == 0 &&
-         of.channels >= least_channels && of.out_channels >= least_channels &&
-         Squares(of).count() >= least_squares;
+  const auto are_served = [](std::int64_t channels) {
+    return channels % tile_lanes == 0 && channels >= least_channels;
+  };
+  const Shape& out = outputs[0].shape;
+  return node.int_attribute("group", 1) == 1 && are_ones("strides") && are_ones("dilations") &&
+         are_served(weights[0]) && are_served(weights[1]) &&
+         out[0] * halved(out[1]) * halved(out[2]) >= least_squares;
 }
 
 std::unique_ptr<Kernel> make_winograd_conv(const KernelRequest& last) {

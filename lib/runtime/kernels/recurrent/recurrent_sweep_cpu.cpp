@@ -141,6 +141,7 @@ void multiply_panel(const float* panel, const RowProducts& of, const float* zero
                                                       .channel = 0,
                                                       .stretches = all,
                                                       .panel = panel,
+                                                      .panel_floats = 0,
                                                       .bias = zeros,
                                                       .addend = nullptr,
                                                       .out = of.out + first * of.out_stride,
