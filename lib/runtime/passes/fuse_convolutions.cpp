@@ -39,11 +39,11 @@ std::optional<Node> with_addend(const Pass& pass, const Node& add) {
   return std::nullopt;
 }
 
-std::optional<Node> with_relu(const Pass& pass, const Node& relu) {
-  const Node* convolution = bare_convolution(pass, relu.inputs[0]);
+std::optional<Node> with_activation(const Pass& pass, const Node& activation) {
+  const Node* convolution = bare_convolution(pass, activation.inputs[0]);
   if (convolution == nullptr) return std::nullopt;
-  Node made = renamed(*convolution, relu);
-  made.attributes["activation"] = std::string("Relu");
+  Node made = renamed(*convolution, activation);
+  made.attributes["activation"] = activation.op_type;
   return pass.if_it_runs(std::move(made));
 }
 
@@ -72,7 +72,7 @@ std::optional<Node> without_transpose(const Pass& pass, const Node& convolution)
 void fuse_convolutions(Graph& graph, const KernelTable& kernels) {
   rewrite_nodes(graph, kernels, [](Pass& pass, const Node& node) -> std::optional<Node> {
     if (is_onnx(node, "Add")) return with_addend(pass, node);
-    if (is_onnx(node, "Relu")) return with_relu(pass, node);
+    if (is_onnx(node, "Relu") || is_onnx(node, "HardSwish")) return with_activation(pass, node);
     if (is_convolution(node)) return without_transpose(pass, node);
     return std::nullopt;
   });

@@ -56,8 +56,8 @@ using graph::ValueId;
 ///   ChannelsLastConv(X, W, bias?, addend?), ChannelsLastAveragePool, ChannelsLastMaxPool
 ///                             as ONNX's Conv, AveragePool and MaxPool, of images
 ///                             [image, height, width, channel], or series [series, place, channel].
-///                             addend has the result's shape; activation: "Relu" of the sum;
-///                             channels_second (int): 1 where X is as ONNX has it
+///                             addend has the result's shape; activation: "Relu" or "HardSwish" of
+///                             the sum; channels_second (int): 1 where X is as ONNX has it
 ///   ChannelsLastGroupNormalization(X, scale, bias)
 ///                             as ONNX's GroupNormalization of such images, a group a channel where
 ///                             there is no num_groups
@@ -116,9 +116,9 @@ bool may_move_collectives(const Graph& graph, const KernelTable& kernels);
 /// A digest that tells which of the graph's collectives move images with their channels last.
 std::uint64_t digest_of_moved_collectives(const Graph& graph);
 
-/// Add of another image, and Relu, right after a ChannelsLastConv that nothing else reads, become
-/// its addend and its activation. A Transpose of an image of few channels before it becomes
-/// channels_second.
+/// Add of another image, and Relu or HardSwish, right after a ChannelsLastConv that nothing else
+/// reads, become its addend and its activation. A Transpose of an image of few channels before
+/// it becomes channels_second.
 void fuse_convolutions(Graph& graph, const KernelTable& kernels);
 
 /// Gelu of either kind and x sigmoid(a x), a Swish, that are written out, in any order of factors.

@@ -113,6 +113,22 @@ class OnednnConvolution final : public Kernel {
   std::shared_ptr<std::byte> kept_weights_;  ///< null where the node's own serve
 };
 
+/// The one activation that oneDNN computes behind a convolution as ONNX has it, and as fast as we:
+/// NaN stays NaN, since it multiplies by its argument.
+bool is_hard_swish(const graph::Node& convolution) {
+  return convolution.string_attribute("activation", "") == "HardSwish";
+}
+
+dnnl::primitive_attr attributes_of(const graph::Node& node) {
+  dnnl::primitive_attr attributes = user_scratchpad();
+  if (is_hard_swish(node)) {
+    dnnl::post_ops behind;
+    onednn::append_hard_swish(behind);
+    attributes.set_post_ops(behind);
+  }
+  return attributes;
+}
+
 /// Whether images are best left in their own layout: where a convolution is a mere product, or
 /// weights would be reordered in each run.
 bool computes_plain(const KernelRequest& request) {
@@ -133,7 +149,7 @@ std::unique_ptr<Kernel> make_onednn_convolution(const KernelRequest& request, co
       is_given(request.inputs, 2) ? float_layout(request.inputs[2].shape) : memory::desc();
   // What is not constant would be reordered in each run.
   const auto description = describe_primitive<Forward>(
-      user_scratchpad(), dnnl::prop_kind::forward_inference,
+      attributes_of(request.node), dnnl::prop_kind::forward_inference,
       std::is_same_v<Forward, dnnl::convolution_forward> ? dnnl::algorithm::convolution_direct
                                                          : dnnl::algorithm::deconvolution_direct,
       images.computed_in, request.is_constant(1) ? any_layout(weights) : weights, bias,
@@ -262,29 +278,47 @@ memory::desc described_weights(const KernelRequest& request, const Convolution& 
   return {dims, memory::data_type::f32, steps};
 }
 
-/// Whether more is asked for than ONNX's Conv does.
-bool is_fused(const graph::Node& node, std::span<const TensorView> inputs) {
-  return is_given(inputs, 3) || node.has_attribute("activation");
-}
-
 /// Whether our own kernel is faster than oneDNN's. Its products of matrices alone are as fast, and
 /// faster where few floats are summed up.
-bool is_direct_faster(const KernelRequest& request) {
+bool is_direct_faster(std::span<const TensorView> inputs) {
   constexpr std::int64_t least_depth = 256;
-  const Shape& weights = request.inputs[1].shape;
-  const std::int64_t taps = graph::num_elements(places_of(request.inputs[1]));
-  return request.is_constant(1) && taps > 1 && weights[1] * taps >= least_depth &&
-         serves_direct_conv(request.node, request.inputs, request.outputs);
+  const std::int64_t taps = graph::num_elements(places_of(inputs[1]));
+  return taps > 1 && inputs[1].shape[1] * taps >= least_depth;
 }
 
 /// The same of one whose groups are a channel each. oneDNN takes such windows by a product of
 /// matrices a channel in a series, and where they are so wide that their padding exceeds what it
 /// computes at once.
-bool is_depthwise_faster(const KernelRequest& request) {
+bool is_depthwise_faster(std::span<const TensorView> inputs) {
   constexpr std::int64_t most_narrow_taps = 8;
-  const Shape& weights = request.inputs[1].shape;
-  return request.is_constant(1) && (weights.size() == 3 || weights.back() > most_narrow_taps) &&
-         serves_depthwise_conv(request.node, request.inputs, request.outputs);
+  const Shape& weights = inputs[1].shape;
+  return weights.size() == 3 || weights.back() > most_narrow_taps;
+}
+
+std::unique_ptr<Kernel> make_onednn_channels_last_conv(const KernelRequest& last) {
+  const KernelRequest request = with_channels_second(last);
+  const memory::desc in = channels_last_layout(request.inputs[0].shape);
+  const memory::desc out = channels_last_layout(request.outputs[0].shape);
+  const memory::desc given =
+      reads_channels_second(last.node) ? float_layout(request.inputs[0].shape) : in;
+  return make_onednn_conv(request, convolution_of(request), {given, out, in, out});
+}
+
+/// Whether the node adds and activates what oneDNN does not as ONNX has it.
+bool takes_along(const graph::Node& node, std::span<const TensorView> inputs) {
+  return is_given(inputs, 3) || (node.has_attribute("activation") && !is_hard_swish(node));
+}
+
+/// Makes the fastest kernel of a Conv with channels last and constant weights that takes nothing
+/// along.
+KernelFactory fastest_kernel(const graph::Node& node, std::span<const TensorView> inputs,
+                             std::span<const TensorView> outputs) {
+  if (serves_winograd_conv(node, inputs, outputs)) return make_winograd_conv;
+  if (is_direct_faster(inputs) && serves_direct_conv(node, inputs, outputs))
+    return make_direct_conv;
+  if (is_depthwise_faster(inputs) && serves_depthwise_conv(node, inputs, outputs))
+    return make_depthwise_conv;
+  return make_onednn_channels_last_conv;
 }
 
 }  // namespace
@@ -304,28 +338,32 @@ std::unique_ptr<Kernel> make_conv(const KernelRequest& request) {
   return make_onednn_conv(request, convolution, images_of(request));
 }
 
-std::unique_ptr<Kernel> make_channels_last_conv(const KernelRequest& last) {
-  const bool takes_along = is_fused(last.node, last.inputs);
-  if ((takes_along || last.is_constant(1)) &&
-      serves_winograd_conv(last.node, last.inputs, last.outputs))
-    return make_winograd_conv(last);
-  if (takes_along || is_direct_faster(last)) return make_direct_conv(last);
-  if (is_depthwise_faster(last)) return make_depthwise_conv(last);
-  const KernelRequest request = with_channels_second(last);
-  const memory::desc in = channels_last_layout(request.inputs[0].shape);
-  const memory::desc out = channels_last_layout(request.outputs[0].shape);
-  const memory::desc given =
-      reads_channels_second(last.node) ? float_layout(request.inputs[0].shape) : in;
-  return make_onednn_conv(request, convolution_of(request), {given, out, in, out});
+std::unique_ptr<Kernel> make_channels_last_conv(const KernelRequest& request) {
+  const graph::Node& node = request.node;
+  const auto& inputs = request.inputs;
+  const bool is_activated = is_hard_swish(node);
+  if (takes_along(node, inputs)) {
+    if (is_activated) fail("node '{}': no kernel takes an addend and HardSwish along", node.name);
+    return serves_winograd_conv(node, inputs, request.outputs) ? make_winograd_conv(request)
+                                                               : make_direct_conv(request);
+  }
+  return is_activated || !request.is_constant(1)
+             ? make_onednn_channels_last_conv(request)
+             : fastest_kernel(node, inputs, request.outputs)(request);
 }
 
 bool serves_channels_last_conv(const graph::Node& node, std::span<const TensorView> inputs,
                                std::span<const TensorView> outputs) {
   const std::size_t rank = inputs[0].shape.size();
-  return inputs.size() >= 2 && inputs[0].type == DataType::float32 && (rank == 3 || rank == 4) &&
-         inputs[0].elements() > 0 && inputs[1].elements() > 0 && outputs[0].elements() > 0 &&
-         (!is_fused(node, inputs) || serves_winograd_conv(node, inputs, outputs) ||
-          serves_direct_conv(node, inputs, outputs));
+  const bool is_served = inputs.size() >= 2 && inputs[0].type == DataType::float32 &&
+                         (rank == 3 || rank == 4) && inputs[0].elements() > 0 &&
+                         inputs[1].elements() > 0 && outputs[0].elements() > 0;
+  if (!is_served) return false;
+  const bool is_activated = is_hard_swish(node);
+  if (takes_along(node, inputs))
+    return !is_activated && (serves_winograd_conv(node, inputs, outputs) ||
+                             serves_direct_conv(node, inputs, outputs));
+  return !is_activated || fastest_kernel(node, inputs, outputs) == make_onednn_channels_last_conv;
 }
 
 std::unique_ptr<Kernel> make_conv_transpose(const KernelRequest& request) {

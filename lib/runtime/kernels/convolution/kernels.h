@@ -9,8 +9,8 @@ namespace cpu {
 MakeKernel make_channels_last_conv;
 Serves serves_channels_last_conv;
 
-/// The same by a kernel of our own, which alone takes an addend and an activation. It wants
-/// constant weights.
+/// The same by a kernel of our own, which alone takes an addend and Relu along. It wants constant
+/// weights.
 MakeKernel make_direct_conv;
 Serves serves_direct_conv;
 /// The same of 3 by 3 taps by fewer products, which take 16 numbers for 9 weights.

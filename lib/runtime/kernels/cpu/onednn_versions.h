@@ -63,6 +63,11 @@ inline void scale_output(dnnl::post_ops& behind, dnnl::primitive_attr&, float fa
   behind.append_eltwise(dnnl::algorithm::eltwise_linear, factor, 0);
 }
 
+/// x max(0, min(1, x / 6 + 0.5)).
+inline void append_hard_swish(dnnl::post_ops& behind) {
+  behind.append_eltwise(dnnl::algorithm::eltwise_hardswish, 1.0F / 6, 0.5F);
+}
+
 inline memory::dims dims_of(const memory::desc& layout) { return layout.get_dims(); }
 inline memory::data_type type_of(const memory::desc& layout) { return layout.get_data_type(); }
 
@@ -121,6 +126,10 @@ dnnl::layer_normalization_forward::primitive_desc describe_layer_normalization(
 
 inline void scale_output(dnnl::post_ops&, dnnl::primitive_attr& attributes, float factor) {
   attributes.set_output_scales(0, {factor});
+}
+
+inline void append_hard_swish(dnnl::post_ops& behind) {
+  behind.append_eltwise(1, dnnl::algorithm::eltwise_hardswish, 0, 0);
 }
 
 inline memory::dims dims_of(const memory::desc& layout) { return layout.dims(); }

@@ -207,6 +207,21 @@ TEST_CASE("The CPU takes Relu along with AVX2 alone, but where padding would nee
   }
 }
 
+TEST_CASE("The CPU takes HardSwish along where oneDNN convolves, but not behind a sum") {
+  for (const bool is_sum : {false, true}) {
+    Network network;
+    const ValueId x = network.conv(network.in("x", {1, 16, 9, 9}), 16, 1);
+    const ValueId y = network.conv(x, 24, 1);
+    const ValueId sum = is_sum ? network.binary("Add", y, network.conv(x, 24, 1)) : y;
+    network.ends(network.conv(network.unary("HardSwish", sum), 16, 1));
+    Graph graph = network.graph;
+    passes::move_channels_last(graph, cpu_kernels());
+    passes::fuse_convolutions(graph, cpu_kernels());
+    remove_dead_nodes(graph);
+    CHECK(count(graph, "HardSwish") == (is_sum ? 1 : 0));
+  }
+}
+
 TEST_CASE("Relu and sums stay where a convolution is read twice, or differs in shape") {
   const Shape shape = {1, 16, 8, 8};
   Network twice;

@@ -1,7 +1,9 @@
 // Convolutions of images whose channels are last, our own and, where they take nothing along,
 // oneDNN's, against loops in double.
 
+#include <algorithm>
 #include <catch2/catch.hpp>
+#include <cmath>
 #include <limits>
 #include <numeric>
 
@@ -45,6 +47,31 @@ RandomWindows far_windows(Random& random, std::size_t spatial, int least_taps = 
   windows.attributes = {
       {"strides", windows.strides}, {"dilations", windows.dilations}, {"pads", pads}};
   return windows;
+}
+
+/// One tap, which some of them see padding under.
+RandomWindows windows_of_one_tap(Random& random, std::size_t spatial) {
+  RandomWindows windows;
+  Integers pads;
+  for (std::size_t d = 0; d < spatial; ++d) {
+    const std::int64_t stride = pick(random, 1, 2);
+    windows.in.push_back(pick(random, 1, 9));
+    windows.begin_pads.push_back(pick(random, 0, 1));
+    windows.out.push_back((windows.in[d] + windows.begin_pads[d] - 1) / stride + 1);
+    windows.strides.push_back(stride);
+  }
+  windows.taps = windows.dilations = Integers(spatial, 1);
+  pads = windows.begin_pads;
+  pads.resize(2 * spatial);
+  windows.attributes = {{"strides", windows.strides}, {"pads", pads}};
+  return windows;
+}
+
+RandomWindows windows_of_round(Random& random, int round) {
+  const std::size_t spatial = round % 4 == 0 ? 1 : 2;
+  if (round % 6 == 5) return windows_of_one_tap(random, spatial);
+  if (round % 2 == 0) return far_windows(random, spatial);
+  return random_windows(random, spatial, auto_pads[round / 2 % 4], Rounding::down);
 }
 
 Tensor with_channels_second(const Tensor& image) {
@@ -92,10 +119,7 @@ TEST_CASE("A Conv with channels last equals loops, with an addend and Relu") {
   Random random(5);
   constexpr double nan = std::numeric_limits<double>::quiet_NaN();
   for (int round = 0; round < 600; ++round) {
-    const std::size_t spatial = round % 4 == 0 ? 1 : 2;
-    const RandomWindows windows =
-        round % 2 == 0 ? far_windows(random, spatial)
-                       : random_windows(random, spatial, auto_pads[round / 2 % 4], Rounding::down);
+    const RandomWindows windows = windows_of_round(random, round);
     const bool is_deep = round % 5 == 0;  // more than a chunk
     const std::int64_t groups = is_deep ? 1 : pick(random, 1, 3);
     const std::int64_t in_group = is_deep ? pick(random, 90, 300) : pick(random, 1, 20);
@@ -183,6 +207,47 @@ TEST_CASE("A Conv with channels last under 3 by 3 taps equals loops where produc
       if (has_bias) expected += number_at(bias, i % static_cast<std::size_t>(out_channels));
       if (has_addend) expected += number_at(addend, i);
       REQUIRE(found[i] == Approx(std::max(expected, 0.0)).margin(1e-4));
+    }
+  }
+}
+
+TEST_CASE("A Conv with channels last takes HardSwish along") {
+  Random random(9);
+  constexpr double infinity = std::numeric_limits<double>::infinity();
+  constexpr double special[] = {std::numeric_limits<double>::quiet_NaN(), infinity, -infinity};
+  for (int round = 0; round < 120; ++round) {
+    const RandomWindows windows =
+        round % 3 == 0 ? windows_of_one_tap(random, 2)
+                       : random_windows(random, 2, auto_pads[round % 4], Rounding::down);
+    const bool is_depthwise = round % 5 == 0;
+    const std::int64_t channels = pick(random, 1, 24);  // fewer than our own kernels serve
+    const std::int64_t out_channels = is_depthwise ? channels : pick(random, 1, 30);
+    const Shape from = joined(joined({pick(random, 1, 2)}, windows.in), {channels});
+    const Shape to = joined(joined({from[0]}, windows.out), {out_channels});
+    const DataType type = DataType::float32;
+    Tensor in = random_in(type, from, random, -3, 3);
+    if (round % 7 == 0) {
+      std::vector<double> values = doubles(in);
+      values[values.size() / 2] = special[round / 7 % 3];
+      in = tensor_of(type, from, values);
+    }
+    const Tensor weights = random_in(
+        type, joined({out_channels, is_depthwise ? 1 : channels}, windows.taps), random, -1, 1);
+    const Tensor bias = random_in(type, {out_channels}, random, -1, 1);
+    NodeRun node{"ChannelsLastConv", windows.attributes, {in, weights, bias}, {{type, to}}, {1}};
+    node.domain = passes::internal_domain;
+    node.attributes["group"] = is_depthwise ? channels : 1;
+    node.attributes["activation"] = std::string("HardSwish");
+    CAPTURE(round, from, to, windows.taps, windows.strides, is_depthwise);
+    const std::vector<double> found = doubles(run_node(node).front());
+    const std::vector<double> sums = channels_last_sums(windows, in, weights, to);
+    for (std::size_t i = 0; i < sums.size(); ++i) {
+      const double sum = sums[i] + number_at(bias, i % static_cast<std::size_t>(out_channels));
+      const double expected = sum * std::clamp(sum / 6 + 0.5, 0.0, 1.0);
+      if (std::isnan(expected) || std::isinf(expected))
+        REQUIRE(!(std::abs(found[i]) < infinity));
+      else
+        REQUIRE(found[i] == Approx(expected).margin(1e-4));
     }
   }
 }
