@@ -28,6 +28,8 @@ from gpu_checks import tiny_models  # noqa: E402
 
 SEARCHES = ("ilp", "propagation", "recursive")
 MESHES = (("1", 1), ("2", 2), ("3", 3), ("4", 4), ("2x2", 4))
+# Attention makes as many parts of each row there as its multiprocessors hold.
+MOST_GPU_SCRATCH = 4 << 20
 # Which of several cases a model takes, so that all models together take all.
 TURN = zlib.crc32(os.environ["AUTOPAR_MODEL"].encode())
 
@@ -47,8 +49,10 @@ class ZooTest(TemporaryFolderTest):
 
     def check(self, bundle, meta, launchers=("threads", "mpi")):
         """Runs the bundle in one process and under MPI: outputs and bytes, and measured peak memory,
-        which a plan knows: one for GPUs, too, since shards may run on either."""
+        which a plan knows. One that is not for CPUs alone knows what a GPU takes, if that is more."""
         ranks = len(meta["ranks"])
+        is_for_cpus = json.loads((bundle / "device.json").read_text()).get("runs_on") == "cpu"
+        of_gpu = 0 if is_for_cpus else MOST_GPU_SCRATCH
         starts = {"threads": autopar, "mpi": lambda *a: mpirun(ranks, *a)}
         for launcher in launchers:
             out = self.tmp / f"out-{launcher}"
@@ -61,7 +65,7 @@ class ZooTest(TemporaryFolderTest):
             for rank, peak in zip(meta["ranks"], measured["peak_bytes"], strict=True):
                 predicted, weights = rank["peak_bytes"], rank["weight_bytes"]
                 self.assertLessEqual(peak, predicted, launcher)
-                self.assertLessEqual(predicted - weights, 1.5 * (peak - weights), launcher)
+                self.assertLessEqual(predicted - weights, 1.5 * (peak - weights) + of_gpu, launcher)
             shutil.rmtree(out)
         if "mpi" in launchers and onnx_runtime_shards.IS_BUILT:
             self.check_in_onnx_runtime(bundle)

@@ -13,7 +13,7 @@ namespace autopar::runtime::cpu {
 inline constexpr int tile_windows = 6;
 inline constexpr int tile_lanes = 8;
 inline constexpr int panel_columns = 2 * tile_lanes;
-/// With AVX-512 a vector has a panel's columns, and registers have room for so many.
+/// With AVX-512 a vector has a panel's columns, and registers have room for sums of so many.
 inline constexpr int most_panels = 4;
 
 /// Floats that lie one behind the other in what a window sees, and whose weights do so in a panel.
@@ -52,9 +52,19 @@ using ComputeTiles = SimdFunction<const TileOperands&>;
 /// windows each. The machine must have AVX2.
 ComputeTiles tile_function(std::int64_t vectors, std::int64_t windows);
 
-/// As many panels as are best read at once on this machine: up to most_panels.
-std::int64_t panels_together();
-/// Computes all columns of so many panels at once.
-ComputeTiles panels_function(std::int64_t panels, std::int64_t windows);
+/// Panels that tiles read at once: as many whole ones as this machine takes, or one that is not
+/// whole.
+struct PanelsAtOnce {
+  std::int64_t count;
+  std::int64_t columns;
+
+  /// The first of so many panels, and of the columns that are left.
+  PanelsAtOnce(std::int64_t panels, std::int64_t columns_left);
+  /// At most, on this machine.
+  static std::int64_t most();
+
+  /// Computes their columns, and others up to whole vectors.
+  ComputeTiles function(std::int64_t windows) const;
+};
 
 }  // namespace autopar::runtime::cpu

@@ -1,5 +1,6 @@
 #include "runtime/kernels/convolution/conv_tile.h"
 
+#include <algorithm>
 #include <array>
 #include <cstring>
 #include <utility>
@@ -131,13 +132,18 @@ ComputeTiles tile_function(std::int64_t vectors, std::int64_t windows) {
                                  vectors, windows);
 }
 
-std::int64_t panels_together() { return simd_level() == SimdLevel::avx512 ? most_panels : 1; }
+std::int64_t PanelsAtOnce::most() { return simd_level() == SimdLevel::avx512 ? most_panels : 1; }
 
-ComputeTiles panels_function(std::int64_t panels, std::int64_t windows) {
-  if (simd_level() != SimdLevel::avx512)
-    return tile_function(panels * panel_columns / tile_lanes, windows);
-  return function_of<panel_columns>(
-      SimdLevel::avx512, std::make_integer_sequence<int, most_panels>(), panels, windows);
+PanelsAtOnce::PanelsAtOnce(std::int64_t panels, std::int64_t columns_left)
+    : count(std::clamp<std::int64_t>(std::min(panels, columns_left / panel_columns), 1, most())),
+      columns(std::min(columns_left, count * panel_columns)) {}
+
+ComputeTiles PanelsAtOnce::function(std::int64_t windows) const {
+  const bool are_whole = columns == count * panel_columns;
+  if (!are_whole || simd_level() != SimdLevel::avx512)
+    return tile_function((columns + tile_lanes - 1) / tile_lanes, windows);
+  return function_of<panel_columns>(SimdLevel::avx512,
+                                    std::make_integer_sequence<int, most_panels>(), count, windows);
 }
 
 }  // namespace autopar::runtime::cpu

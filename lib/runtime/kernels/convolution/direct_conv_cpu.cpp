@@ -67,28 +67,21 @@ class TileBlock {
   std::array<const float*, most_tiles * tile_windows> windows_;
 };
 
-/// Panels of a group that are read at once: whole ones, or one that is not.
-struct Panels {
+/// Panels of a group that are read at once, the first of `all`, and their columns in the output.
+struct Panels : PanelsAtOnce {
   std::int64_t first;
-  std::int64_t count;
   std::int64_t group;
-  std::int64_t first_column;  ///< of all in the output
-  std::int64_t columns;
+  std::int64_t first_column;
 
-  /// Those from the first of `all` on.
   Panels(const DirectConvolution& of, Range all)
-      : first(all.begin), group(first / of.group_panels()) {
-    const std::int64_t of_group = first % of.group_panels() * panel_columns;
-    const std::int64_t whole = (of.group_columns() - of_group) / panel_columns;
-    first_column = group * of.group_columns() + of_group;
-    count = std::clamp<std::int64_t>(std::min(whole, all.count()), 1, panels_together());
-    columns = std::min<std::int64_t>(of.group_columns() - of_group, count * panel_columns);
-  }
+      : PanelsAtOnce(all.count(), of.group_columns() - column_of_group(of, all.begin)),
+        first(all.begin),
+        group(first / of.group_panels()),
+        first_column(group * of.group_columns() + column_of_group(of, first)) {}
 
-  ComputeTiles function(std::int64_t windows) const {
-    const bool are_whole = columns == count * panel_columns;
-    return are_whole ? panels_function(count, windows)
-                     : tile_function((columns + tile_lanes - 1) / tile_lanes, windows);
+ private:
+  static std::int64_t column_of_group(const DirectConvolution& of, std::int64_t panel) {
+    return panel % of.group_panels() * panel_columns;
   }
 };
 

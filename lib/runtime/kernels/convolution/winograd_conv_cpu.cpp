@@ -183,7 +183,7 @@ class SquareBlock {
  public:
   /// Floats of that memory.
   static std::int64_t floats(const Squares& of, std::int64_t squares) {
-    return products * squares * (of.sizes.channels + panels_together() * panel_columns);
+    return products * squares * (of.sizes.channels + PanelsAtOnce::most() * panel_columns);
   }
 
   SquareBlock(const Squares& of, const WinogradData& data, Range squares, float* memory)
@@ -202,22 +202,13 @@ class SquareBlock {
   /// Computes the columns of as many of the panels as are read at once, and returns how many.
   std::int64_t compute_panels(Range panels) {
     const std::int64_t first = panels.begin * panel_columns;
-    const std::int64_t whole = (of_.sizes.out_channels - first) / panel_columns;
-    const std::int64_t count =
-        std::clamp<std::int64_t>(std::min(whole, panels.count()), 1, panels_together());
-    const std::int64_t columns =
-        std::min<std::int64_t>(of_.sizes.out_channels - first, count * panel_columns);
-    const auto function = [&](std::int64_t windows) {
-      return whole > 0 ? panels_function(count, windows)
-                       : tile_function(columns / tile_lanes, windows);
-    };
+    const PanelsAtOnce at_once(panels.count(), of_.sizes.out_channels - first);
     const float* const weights = data_.panels + panels.begin * of_.panel_floats();
     for (std::int64_t product = 0; product < products; ++product)
-      multiply(product, weights + product * of_.sizes.channels * panel_columns, count, function);
-    const auto add_products = function_for<AddProducts, const MadeSquare&>(columns);
-    for (std::int64_t i = 0; i < squares_.count(); ++i)
-      add_products(made(i, first, columns, count * panel_columns));
-    return count;
+      multiply(product, weights + product * of_.sizes.channels * panel_columns, at_once);
+    const auto add_products = function_for<AddProducts, const MadeSquare&>(at_once.columns);
+    for (std::int64_t i = 0; i < squares_.count(); ++i) add_products(made(i, first, at_once));
+    return at_once.count;
   }
 
  private:
@@ -238,13 +229,12 @@ class SquareBlock {
     return places;
   }
 
-  /// One of the products of all squares by some panels; `function` computes tiles of so many
-  /// windows.
-  void multiply(std::int64_t product, const float* weights, std::int64_t panels,
-                auto function) const {
+  /// One of the products of all squares by some panels.
+  void multiply(std::int64_t product, const float* weights, const PanelsAtOnce& panels) const {
     static constexpr std::array<float, most_panels* panel_columns> no_bias = {};
     const std::int64_t channels = of_.sizes.channels;
     const std::int64_t count = squares_.count();
+    const std::int64_t width = panels.count * panel_columns;
     std::array<const float*, most_squares> windows;
     for (std::int64_t i = 0; i < count; ++i)
       windows[static_cast<std::size_t>(i)] = sums_ + (product * count + i) * channels;
@@ -260,23 +250,22 @@ class SquareBlock {
           .panel_floats = of_.panel_floats(),
           .bias = first == 0 ? no_bias.data() : nullptr,
           .addend = nullptr,
-          .out = products_ + product * count * panels * panel_columns,
-          .columns = panels * panel_columns,
+          .out = products_ + product * count * width,
+          .columns = width,
           .has_relu = false,
           .ahead = {reinterpret_cast<const char*>(weights + channels * panel_columns),
                     line * tile_windows / std::max<std::int64_t>(count, tile_windows)}};
-      if (operands.tiles > 0) function(tile_windows)(operands);
+      if (operands.tiles > 0) panels.function(tile_windows)(operands);
       const std::int64_t done = operands.tiles * tile_windows;
       operands.windows += done;
       operands.out += done * operands.columns;
       operands.tiles = 1;
-      if (done < count) function(count - done)(operands);
+      if (done < count) panels.function(count - done)(operands);
     }
   }
 
-  /// Products have `step` columns.
-  MadeSquare made(std::int64_t i, std::int64_t first_column, std::int64_t width,
-                  std::int64_t step) const {
+  MadeSquare made(std::int64_t i, std::int64_t first_column, const PanelsAtOnce& panels) const {
+    const std::int64_t step = panels.count * panel_columns;
     const SquarePlace place(of_, squares_.begin + i);
     const std::int64_t columns = of_.sizes.out_channels;
     const std::int64_t at =
@@ -291,7 +280,7 @@ class SquareBlock {
             .column = columns,
             .rows = static_cast<int>(std::min<std::int64_t>(outputs, of_.out_height() - place.y)),
             .columns = static_cast<int>(std::min<std::int64_t>(outputs, of_.out_width() - place.x)),
-            .width = width,
+            .width = panels.columns,
             .has_relu = data_.has_relu};
   }
 
@@ -424,14 +413,14 @@ bool serves_winograd_conv(const graph::Node& node, std::span<const TensorView> i
     return std::ranges::all_of(node.ints_attribute(attribute, {}), [](auto n) { return n == 1; });
   };
   constexpr std::int64_t least_channels = 32;
-  constexpr std::int64_t least_squares = 16;
+  constexpr std::int64_t least_squares = 16;  // of an image, so that batches are computed alike
   const auto are_served = [](std::int64_t channels) {
     return channels % tile_lanes == 0 && channels >= least_channels;
   };
   const Shape& out = outputs[0].shape;
   return node.int_attribute("group", 1) == 1 && are_ones("strides") && are_ones("dilations") &&
          are_served(weights[0]) && are_served(weights[1]) &&
-         out[0] * halved(out[1]) * halved(out[2]) >= least_squares;
+         halved(out[1]) * halved(out[2]) >= least_squares;
 }
 
 std::unique_ptr<Kernel> make_winograd_conv(const KernelRequest& last) {
