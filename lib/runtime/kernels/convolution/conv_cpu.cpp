@@ -304,7 +304,7 @@ std::unique_ptr<Kernel> make_onednn_channels_last_conv(const KernelRequest& last
   return make_onednn_conv(request, convolution_of(request), {given, out, in, out});
 }
 
-/// Whether the node adds and activates what oneDNN does not as ONNX has it.
+/// Whether the node has an addend, or an activation that oneDNN does not compute as ONNX has it.
 bool takes_along(const graph::Node& node, std::span<const TensorView> inputs) {
   return is_given(inputs, 3) || (node.has_attribute("activation") && !is_hard_swish(node));
 }
@@ -341,13 +341,13 @@ std::unique_ptr<Kernel> make_conv(const KernelRequest& request) {
 std::unique_ptr<Kernel> make_channels_last_conv(const KernelRequest& request) {
   const graph::Node& node = request.node;
   const auto& inputs = request.inputs;
-  const bool is_activated = is_hard_swish(node);
+  const bool has_hard_swish = is_hard_swish(node);
   if (takes_along(node, inputs)) {
-    if (is_activated) fail("node '{}': no kernel takes an addend and HardSwish along", node.name);
+    if (has_hard_swish) fail("node '{}': no kernel takes an addend and HardSwish along", node.name);
     return serves_winograd_conv(node, inputs, request.outputs) ? make_winograd_conv(request)
                                                                : make_direct_conv(request);
   }
-  return is_activated || !request.is_constant(1)
+  return has_hard_swish || !request.is_constant(1)
              ? make_onednn_channels_last_conv(request)
              : fastest_kernel(node, inputs, request.outputs)(request);
 }
@@ -359,11 +359,11 @@ bool serves_channels_last_conv(const graph::Node& node, std::span<const TensorVi
                          (rank == 3 || rank == 4) && inputs[0].elements() > 0 &&
                          inputs[1].elements() > 0 && outputs[0].elements() > 0;
   if (!is_served) return false;
-  const bool is_activated = is_hard_swish(node);
+  const bool has_hard_swish = is_hard_swish(node);
   if (takes_along(node, inputs))
-    return !is_activated && (serves_winograd_conv(node, inputs, outputs) ||
-                             serves_direct_conv(node, inputs, outputs));
-  return !is_activated || fastest_kernel(node, inputs, outputs) == make_onednn_channels_last_conv;
+    return !has_hard_swish && (serves_winograd_conv(node, inputs, outputs) ||
+                               serves_direct_conv(node, inputs, outputs));
+  return !has_hard_swish || fastest_kernel(node, inputs, outputs) == make_onednn_channels_last_conv;
 }
 
 std::unique_ptr<Kernel> make_conv_transpose(const KernelRequest& request) {

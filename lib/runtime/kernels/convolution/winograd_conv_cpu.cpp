@@ -72,7 +72,7 @@ template <typename Lanes>
 
 /// What a square sees, by place, and where the sums of it go: `step` floats apart.
 struct SeenSquare {
-  std::array<const float*, products> places;
+  const float* const* places;
   std::int64_t channels;
   float* sums;
   std::int64_t step;
@@ -88,8 +88,7 @@ struct AddSeen {
 #pragma GCC unroll 4
       for (int y = 0; y < side; ++y)
 #pragma GCC unroll 4
-        for (int x = 0; x < side; ++x)
-          load(d[y][x], of.places[static_cast<std::size_t>(y * side + x)] + c);
+        for (int x = 0; x < side; ++x) load(d[y][x], of.places[y * side + x] + c);
 #pragma GCC unroll 4
       for (int x = 0; x < side; ++x) add_seen(d[0][x], d[1][x], d[2][x], d[3][x]);
 #pragma GCC unroll 4
@@ -194,9 +193,10 @@ class SquareBlock {
         products_(memory + products * squares.count() * of.sizes.channels) {
     const std::int64_t channels = of.sizes.channels;
     const auto add_seen = function_for<AddSeen, const SeenSquare&>(channels);
-    for (std::int64_t i = 0; i < squares.count(); ++i)
-      add_seen(
-          {seen(squares.begin + i), channels, sums_ + i * channels, squares.count() * channels});
+    for (std::int64_t i = 0; i < squares.count(); ++i) {
+      const auto places = seen(squares.begin + i);
+      add_seen({places.data(), channels, sums_ + i * channels, squares.count() * channels});
+    }
   }
 
   /// Computes the columns of as many of the panels as are read at once, and returns how many.
@@ -291,19 +291,22 @@ class SquareBlock {
   float* products_;  ///< [product, square, column of the panels that are read at once]
 };
 
-/// G g G^T of a channel's weights [3, 3], rounded once.
-std::array<float, products> sums_of_weights(const float* weights) {
-  constexpr double g[side][taps] = {{1, 0, 0}, {0.5, 0.5, 0.5}, {0.5, -0.5, 0.5}, {0, 0, 1}};
-  std::array<float, products> sums;
-  for (int y = 0; y < side; ++y)
-    for (int x = 0; x < side; ++x) {
-      double sum = 0;
-      for (int i = 0; i < taps; ++i)
-        for (int j = 0; j < taps; ++j)
-          sum += g[y][i] * g[x][j] * static_cast<double>(weights[i * taps + j]);
-      sums[static_cast<std::size_t>(y * side + x)] = static_cast<float>(sum);
+/// G g of three weights.
+std::array<double, side> sums_of(double a, double b, double c) {
+  return {a, (a + b + c) / 2, (a - b + c) / 2, c};
+}
+
+/// G g G^T of a channel's weights [3, 3], rounded once, each `step` floats behind the one before.
+void write_sums(const float* weights, float* to, std::int64_t step) {
+  const auto sums_of_column = [weights](int x) {
+    return sums_of(weights[x], weights[taps + x], weights[2 * taps + x]);
+  };
+  const std::array columns = {sums_of_column(0), sums_of_column(1), sums_of_column(2)};
+  for (std::size_t y = 0; y < side; ++y)
+    for (const double sum : sums_of(columns[0][y], columns[1][y], columns[2][y])) {
+      *to = static_cast<float>(sum);
+      to += step;
     }
-  return sums;
 }
 
 /// Writes weights [out channel, channel, 3, 3] as [panel, product, channel, column].
@@ -311,15 +314,11 @@ void write_panels(const Squares& of, const float* weights, float* panels) {
   std::fill_n(panels, of.panels() * of.panel_floats(), 0.0F);
   const std::int64_t channels = of.sizes.channels;
   for (std::int64_t k = 0; k < of.sizes.out_channels; ++k)
-    for (std::int64_t c = 0; c < channels; ++c) {
-      const auto sums = sums_of_weights(weights + (k * channels + c) * taps * taps);
-      float* to =
-          panels + k / panel_columns * of.panel_floats() + c * panel_columns + k % panel_columns;
-      for (const float sum : sums) {
-        *to = sum;
-        to += channels * panel_columns;
-      }
-    }
+    for (std::int64_t c = 0; c < channels; ++c)
+      write_sums(
+          weights + (k * channels + c) * taps * taps,
+          panels + k / panel_columns * of.panel_floats() + c * panel_columns + k % panel_columns,
+          channels * panel_columns);
 }
 
 class WinogradConv final : public Kernel {

@@ -189,7 +189,7 @@ TEST_CASE("A convolution that alone reads an image of few channels brings them t
   CHECK(count(fused(twice), "Transpose") == 2);
 }
 
-TEST_CASE("The CPU takes Relu along with AVX2 alone, but where padding would need much memory") {
+TEST_CASE("Under wide taps Relu goes along with AVX2 alone, but where padding needs much memory") {
   const bool is_served = cpu::simd_level() == cpu::SimdLevel::avx2;
   for (const std::int64_t dilation : {2, 60}) {
     Network network;
@@ -205,6 +205,19 @@ TEST_CASE("The CPU takes Relu along with AVX2 alone, but where padding would nee
     CHECK(count(graph, "ChannelsLastConv") == 3);
     CHECK(count(graph, "Relu") == (is_served && dilation == 2 ? 0 : 1));
   }
+}
+
+TEST_CASE("Under one tap, and where products are saved, Relu goes along with AVX-512, too") {
+  Network network;
+  ValueId x = network.conv(network.in("x", {1, 16, 9, 9}), 32, 1);
+  for (const std::int64_t taps : {1, 3}) x = network.conv(network.unary("Relu", x), 32, taps);
+  network.ends(network.conv(network.unary("Relu", x), 16, 1));
+  Graph graph = network.graph;
+  passes::move_channels_last(graph, cpu_kernels());
+  passes::fuse_convolutions(graph, cpu_kernels());
+  remove_dead_nodes(graph);
+  CHECK(count(graph, "ChannelsLastConv") == 4);
+  CHECK(count(graph, "Relu") == (cpu::simd_level() == cpu::SimdLevel::baseline ? 3 : 0));
 }
 
 TEST_CASE("The CPU takes HardSwish along where oneDNN convolves, but not behind a sum") {

@@ -1,5 +1,4 @@
-// Convolutions of images whose channels are last, our own and, where they take nothing along,
-// oneDNN's, against loops in double.
+// Convolutions of images whose channels are last, our own and oneDNN's, against loops in double.
 
 #include <algorithm>
 #include <catch2/catch.hpp>
