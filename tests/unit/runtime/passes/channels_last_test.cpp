@@ -98,6 +98,15 @@ Graph fused(const Network& network) {
   return after(network.graph, {passes::move_channels_last, passes::fuse_convolutions});
 }
 
+/// As far as the CPU's kernels serve on this machine.
+Graph fused_on_cpu(const Network& network) {
+  Graph graph = network.graph;
+  passes::move_channels_last(graph, cpu_kernels());
+  passes::fuse_convolutions(graph, cpu_kernels());
+  remove_dead_nodes(graph);
+  return graph;
+}
+
 /// One more layer behind `images`, which all have the shape of the last.
 ValueId add_layer(Network& network, std::vector<ValueId>& images) {
   const ValueId x = images.back();
@@ -198,10 +207,7 @@ TEST_CASE("Under wide taps Relu goes along with AVX2 alone, but where padding ne
         network.op("Conv", {x, network.centred({64, 64, 3, 3})}, {1, 64, 64, 64},
                    {{"pads", Ints(4, dilation)}, {"dilations", Ints(2, dilation)}});
     network.ends(network.conv(network.unary("Relu", wide), 64, 3));
-    Graph graph = network.graph;
-    passes::move_channels_last(graph, cpu_kernels());
-    passes::fuse_convolutions(graph, cpu_kernels());
-    remove_dead_nodes(graph);
+    const Graph graph = fused_on_cpu(network);
     CHECK(count(graph, "ChannelsLastConv") == 3);
     CHECK(count(graph, "Relu") == (is_served && dilation == 2 ? 0 : 1));
   }
@@ -212,10 +218,7 @@ TEST_CASE("Under one tap, and where products are saved, Relu goes along with AVX
   ValueId x = network.conv(network.in("x", {1, 16, 9, 9}), 32, 1);
   for (const std::int64_t taps : {1, 3}) x = network.conv(network.unary("Relu", x), 32, taps);
   network.ends(network.conv(network.unary("Relu", x), 16, 1));
-  Graph graph = network.graph;
-  passes::move_channels_last(graph, cpu_kernels());
-  passes::fuse_convolutions(graph, cpu_kernels());
-  remove_dead_nodes(graph);
+  const Graph graph = fused_on_cpu(network);
   CHECK(count(graph, "ChannelsLastConv") == 4);
   CHECK(count(graph, "Relu") == (cpu::simd_level() == cpu::SimdLevel::baseline ? 3 : 0));
 }
@@ -227,10 +230,7 @@ TEST_CASE("The CPU takes HardSwish along where oneDNN convolves, but not behind 
     const ValueId y = network.conv(x, 24, 1);
     const ValueId sum = is_sum ? network.binary("Add", y, network.conv(x, 24, 1)) : y;
     network.ends(network.conv(network.unary("HardSwish", sum), 16, 1));
-    Graph graph = network.graph;
-    passes::move_channels_last(graph, cpu_kernels());
-    passes::fuse_convolutions(graph, cpu_kernels());
-    remove_dead_nodes(graph);
+    const Graph graph = fused_on_cpu(network);
     CHECK(count(graph, "HardSwish") == (is_sum ? 1 : 0));
   }
 }
