@@ -28,7 +28,8 @@ from gpu_checks import tiny_models  # noqa: E402
 
 SEARCHES = ("ilp", "propagation", "recursive")
 MESHES = (("1", 1), ("2", 2), ("3", 3), ("4", 4), ("2x2", 4))
-# Attention makes as many parts of each row there as its multiprocessors hold.
+# On a GPU, attention computes each row in parts, in scratch memory, until all multiprocessors have
+# work: of small models that is most of what they take.
 MOST_GPU_SCRATCH = 4 << 20
 # Which of several cases a model takes, so that all models together take all.
 TURN = zlib.crc32(os.environ["AUTOPAR_MODEL"].encode())

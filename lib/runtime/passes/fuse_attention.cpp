@@ -22,7 +22,7 @@ constexpr std::int64_t most_mask_bytes = std::int64_t{256} << 20;
 
 constexpr std::size_t heads = 1;  ///< the dimension of [B, H, S, D]
 
-/// B and H.
+/// How many samples and heads there are: B and H.
 using Heads = std::array<std::int64_t, 2>;
 
 /// Which keys a constant mask lets a query see.

@@ -58,9 +58,9 @@ struct PanelsAtOnce {
   std::int64_t count;
   std::int64_t columns;
 
-  /// The first of so many panels, and of the columns that are left.
+  /// Takes the first of so many panels, which have so many columns.
   PanelsAtOnce(std::int64_t panels, std::int64_t columns_left);
-  /// At most, on this machine.
+  /// The largest count on this machine.
   static std::int64_t most();
 
   /// Computes their columns, and others up to whole vectors.

@@ -114,7 +114,7 @@ std::array<ComputeTiles, sizeof...(windows)> functions_of(
   return {simd_function<Tile<lanes, vectors, windows + 1>, const TileOperands&>(level)...};
 }
 
-/// By vectors and windows.
+/// The function for so many vectors and windows.
 template <int lanes, int... vectors>
 ComputeTiles function_of(SimdLevel level, std::integer_sequence<int, vectors...> /*less 1*/,
                          std::int64_t of_vectors, std::int64_t of_windows) {

@@ -256,7 +256,8 @@ bool serves_direct_conv(const graph::Node& node, std::span<const TensorView> inp
                         std::span<const TensorView> outputs) {
   const std::int64_t groups = std::max<std::int64_t>(node.int_attribute("group", 1), 1);
   const bool fills_vectors = inputs[1].shape[0] / groups >= tile_lanes;
-  // oneDNN has convolutions for AVX-512, which leave out whole rows of padding.
+  // Under several taps oneDNN's convolutions are faster with AVX-512: they leave out rows of
+  // padding.
   const bool is_of_use = simd_level() == SimdLevel::avx2 ||
                          (simd_level() == SimdLevel::avx512 && is_pointwise(inputs[1].shape));
   return is_of_use && fills_vectors && are_fusable_floats(inputs, outputs) &&

@@ -98,7 +98,7 @@ Graph fused(const Network& network) {
   return after(network.graph, {passes::move_channels_last, passes::fuse_convolutions});
 }
 
-/// As far as the CPU's kernels serve on this machine.
+/// Fused as far as the CPU's kernels serve on this machine.
 Graph fused_on_cpu(const Network& network) {
   Graph graph = network.graph;
   passes::move_channels_last(graph, cpu_kernels());

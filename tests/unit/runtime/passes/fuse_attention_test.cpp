@@ -57,7 +57,7 @@ TEST_CASE("Attention is recognised in every spelling") {
                         form.mask == MaskForm::causal_fill || form.mask == MaskForm::causal_choice;
     if (form.mask != MaskForm::banded)
       CHECK(node.int_attribute("causal", 0) == (causal && hides ? 1 : 0));
-    // Of one head, or with one key, samples may count as heads.
+    // Where there is one head, or one key, the fused node may count samples as heads.
     const bool is_told = !form.merged || (form.kv_heads > 1 && form.keys > 1);
     if (is_told) CHECK(heads_of_keys(fused, node) == form.kv_heads);
   }
