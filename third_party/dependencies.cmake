@@ -59,5 +59,6 @@ endif()
 find_package(ONNX ${AUTOPAR_ONNX_VERSION} REQUIRED PATHS ${AUTOPAR_ONNX_DIR} NO_DEFAULT_PATH)
 # Its CMake package leaves the headers' folder out.
 target_include_directories(ONNX::onnx SYSTEM INTERFACE ${AUTOPAR_ONNX_DIR}/include)
+include(${CMAKE_CURRENT_LIST_DIR}/onnx_schemas.cmake)
 
 include(${CMAKE_CURRENT_LIST_DIR}/onnx_runtime.cmake)

@@ -92,19 +92,20 @@ void print_section(std::string_view title, const Names& names) {
 void print() {
   std::map<Service, std::set<std::string>, std::greater<>> groups;
   std::set<std::string> seen;
-  for (const onnx::OpSchema& schema : onnx::OpSchemaRegistry::get_all_schemas()) {
-    const std::string domain = schema.domain() == "ai.onnx" ? "" : schema.domain();
-    if (domain == training || domain == graph::own_domain || domain == graph::collective_domain)
-      continue;
-    if (schema.deprecated() && !graph::has_contrib_body(domain, schema.Name())) continue;
-    const std::string name = domain.empty() ? schema.Name() : domain + "." + schema.Name();
+  const auto add = [&](const std::string& domain, const std::string& op_type, bool is_function) {
+    const std::string name = domain.empty() ? op_type : domain + "." + op_type;
     if (!seen.insert(name).second ||
-        (domain.empty() && (dissolved.contains(schema.Name()) || folded.contains(schema.Name()))))
-      continue;
-    const bool is_function = schema.HasFunction() || schema.HasContextDependentFunction() ||
-                             graph::has_contrib_body(domain, schema.Name());
-    groups[service_of(domain, schema.Name(), is_function)].insert(name);
-  }
+        (domain.empty() && (dissolved.contains(op_type) || folded.contains(op_type))))
+      return;
+    groups[service_of(domain, op_type, is_function)].insert(name);
+  };
+  for (const auto& [domain, op_type] : graph::contrib_operators())
+    if (domain != graph::own_domain)
+      add(std::string(domain), std::string(op_type), graph::has_contrib_body(domain, op_type));
+  for (const onnx::OpSchema& schema : onnx::OpSchemaRegistry::get_all_schemas())
+    if (schema.domain() != training && !schema.deprecated())
+      add(schema.domain(), schema.Name(),
+          schema.HasFunction() || schema.HasContextDependentFunction());
   fmt::print("{}", introduction);
   std::set<std::string> rest;
   for (const auto& [service, names] : groups) {

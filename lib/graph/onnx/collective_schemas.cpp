@@ -107,9 +107,7 @@ constexpr Collective collectives[] = {
 void register_collective_schemas() {
   static std::once_flag once;
   std::call_once(once, [] {
-    // ONNX makes its registry on first use, and does without a schema that memory is refused for.
     const VitalMemory vital;
-    onnx::OpSchemaRegistry::Schema("Identity", 1, "");
     onnx::OpSchemaRegistry::DomainToVersionRange::Instance().AddDomainToVersion(collective_domain,
                                                                                 1, 1);
     for (const Collective& collective : collectives)

@@ -2,7 +2,7 @@
 
 namespace autopar::graph {
 
-/// Registers the operators of domain "autopar", version 1, with ONNX's schema registry, once.
+/// Registers the operators of domain "autopar", version 1, with the SchemaRegistry, once.
 /// Every one within a stage has `mesh_axes` (ints), `ranks` (ints: the world ranks of its group, in
 /// order) and `rank`, this rank's index in the group (not its world rank).
 ///

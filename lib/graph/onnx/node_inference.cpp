@@ -18,6 +18,7 @@
 #include "graph/onnx/operands/check_operands.h"
 #include "graph/onnx/operands/check_results.h"
 #include "graph/onnx/operator_advice.h"
+#include "graph/onnx/schema_registry.h"
 #include "graph/onnx/tensor_proto.h"
 #include "graph/onnx/topological_order.h"
 #include "graph/operators/library_operator.h"
@@ -195,7 +196,7 @@ void run_inference(const NodeInContext& context, onnx::InferenceContext& inferen
   } else if (const auto body = schema_function_body(context)) {
     onnx::shape_inference::DataValueMap known_values;
     onnx::shape_inference::InferShapeForFunctionNode(
-        body->function, onnx::OpSchemaRegistry::Instance(), inference,
+        body->function, &SchemaRegistry::instance(), inference,
         onnx::ShapeInferenceOptions(true, 1, /*data_prop_val=*/true), {}, nullptr, &known_values);
   }
   schema.CheckInputOutputType(inference);
@@ -229,10 +230,10 @@ const onnx::OpSchema& schema_of(const onnx::NodeProto& node,
                                 std::string_view where) {
   const std::string domain = canonical_domain(node.domain());
   const auto opset = opsets.find(domain);
-  const auto* schema =
-      opset == opsets.end()
-          ? nullptr
-          : onnx::OpSchemaRegistry::Schema(node.op_type(), static_cast<int>(opset->second), domain);
+  const auto* schema = opset == opsets.end()
+                           ? nullptr
+                           : SchemaRegistry::instance().GetSchema(
+                                 node.op_type(), static_cast<int>(opset->second), domain);
   if (!schema || schema->deprecated())
     fail("{}: {} uses the operator {} of domain '{}', opset {}, which is not known: {}", where,
          describe(node), node.op_type(), domain.empty() ? "ai.onnx" : domain,

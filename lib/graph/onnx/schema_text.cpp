@@ -3,6 +3,8 @@
 #include <iterator>
 #include <sstream>
 
+#include "graph/onnx/schema_registry.h"
+
 namespace autopar::graph {
 namespace {
 
@@ -55,8 +57,7 @@ void register_schema(const SchemaText& text, InferShapes infer, bool needs_attri
                 needs_attributes);
   }
   if (infer != nullptr) schema.TypeAndShapeInferenceFunction(infer);
-  onnx::RegisterSchema(std::move(schema), 0, /*fail_duplicate_schema=*/true,
-                       /*fail_with_exception=*/true);
+  SchemaRegistry::instance().add(std::move(schema));
 }
 
 }  // namespace autopar::graph

@@ -28,8 +28,8 @@ struct Parameter {
 };
 std::vector<Parameter> parameters(std::string_view text);
 
-/// Registers version 1 of the operator, whose domain must be known, with ONNX's registry. Inputs
-/// may have any type; outputs have that of the first.
+/// Registers version 1 of the operator with the SchemaRegistry. Inputs may have any type;
+/// outputs have that of the first.
 void register_schema(const SchemaText& text, InferShapes infer, bool needs_attributes);
 
 }  // namespace autopar::graph

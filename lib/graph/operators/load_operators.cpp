@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/problems.h"
 #include "graph/contrib/operator_table.h"
+#include "graph/onnx/schema_registry.h"
 
 namespace autopar::graph {
 namespace {
@@ -49,7 +50,7 @@ void check_definition(const AutoparOperator& op, const std::filesystem::path& wh
   const std::string fault = fault_of(op);
   if (!fault.empty()) fail("--operators {}: {}: {}", where.string(), name, fault);
   const LibraryOperator* known = find_library_operator(op.domain, op.name);
-  if (onnx::OpSchemaRegistry::Schema(op.name, op.domain) != nullptr)
+  if (SchemaRegistry::instance().knows(op.name, op.domain))
     fail("--operators {}: {} is known already, from {}; give it another name or domain",
          where.string(), name, known ? known->library.string() : "autopar itself");
 }
@@ -81,8 +82,7 @@ void register_schema(const AutoparOperator& op, const std::filesystem::path& whe
   try {
     if (!versions.Map().contains(op.domain))
       versions.AddDomainToVersion(op.domain, 1, std::numeric_limits<int>::max());
-    onnx::RegisterSchema(schema_of(op), 0, /*fail_duplicate_schema=*/true,
-                         /*fail_with_exception=*/true);
+    SchemaRegistry::instance().add(schema_of(op));
   } catch (const std::exception& error) {
     fail("--operators {}: {} cannot be registered: {}", where.string(),
          LibraryOperator{where, &op}.name(), error.what());

@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "graph/graph.h"
-#include "graph/onnx/collective_schemas.h"
+#include "unit/graph/onnx_registry.h"
 
 /// Checks a bundle as a stranger would who knows ONNX, meta-info.json, plan.json and the words of
 /// the design: nothing of lib/partition, lib/sharding or lib/bundle is used.
@@ -83,7 +83,7 @@ class Shard {
   Shard(const std::filesystem::path& folder, const std::string& file) : folder_(folder) {
     std::ifstream stream(folder / file, std::ios::binary);
     REQUIRE(model_.ParseFromIstream(&stream));
-    graph::register_collective_schemas();
+    graph::tell_onnx_of_collectives();
     onnx::checker::check_model((folder / file).string(), /*full_check=*/true);
     infer();
     for (const auto& value : model_.graph().input()) add(value);

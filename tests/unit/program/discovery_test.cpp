@@ -11,6 +11,7 @@
 #include <set>
 
 #include "graph/onnx/infer_node.h"
+#include "graph/onnx/schema_registry.h"
 #include "runtime/executable.h"
 #include "sharding/decomposition.h"
 #include "sharding/discovery/discovered_rules.h"
@@ -191,25 +192,26 @@ Graph heads_graph(std::int64_t heads, std::int64_t rows = 5, std::int64_t column
   static const bool is_registered = [] {
     onnx::OpSchemaRegistry::DomainToVersionRange::Instance().AddDomainToVersion("test.discovery", 1,
                                                                                 1);
-    onnx::RegisterSchema(onnx::OpSchema("SoftmaxOfHeads", __FILE__, __LINE__)
-                             .SetDomain("test.discovery")
-                             .SinceVersion(1)
-                             .Attr("heads", "", onnx::AttributeProto::INT)
-                             .Input(0, "x", "", "T")
-                             .Output(0, "y", "", "T")
-                             .TypeConstraint("T", {"tensor(float)"}, "")
-                             .TypeAndShapeInferenceFunction([](onnx::InferenceContext& context) {
-                               onnx::propagateElemTypeFromInputToOutput(context, 0, 0);
-                               const auto& shape = onnx::getInputShape(context, 0);
-                               const std::int64_t count = context.getAttribute("heads")->i();
-                               if (count < 1 || shape.dim(1).dim_value() % count != 0)
-                                 fail_shape_inference("heads do not divide");
-                               onnx::TensorShapeProto result;
-                               result.add_dim()->set_dim_value(count);
-                               *result.add_dim() = shape.dim(0);
-                               result.add_dim()->set_dim_value(shape.dim(1).dim_value() / count);
-                               onnx::updateOutputShape(context, 0, result);
-                             }));
+    graph::SchemaRegistry::instance().add(
+        onnx::OpSchema("SoftmaxOfHeads", __FILE__, __LINE__)
+            .SetDomain("test.discovery")
+            .SinceVersion(1)
+            .Attr("heads", "", onnx::AttributeProto::INT)
+            .Input(0, "x", "", "T")
+            .Output(0, "y", "", "T")
+            .TypeConstraint("T", {"tensor(float)"}, "")
+            .TypeAndShapeInferenceFunction([](onnx::InferenceContext& context) {
+              onnx::propagateElemTypeFromInputToOutput(context, 0, 0);
+              const auto& shape = onnx::getInputShape(context, 0);
+              const std::int64_t count = context.getAttribute("heads")->i();
+              if (count < 1 || shape.dim(1).dim_value() % count != 0)
+                fail_shape_inference("heads do not divide");
+              onnx::TensorShapeProto result;
+              result.add_dim()->set_dim_value(count);
+              *result.add_dim() = shape.dim(0);
+              result.add_dim()->set_dim_value(shape.dim(1).dim_value() / count);
+              onnx::updateOutputShape(context, 0, result);
+            }));
     return true;
   }();
   require(is_registered, "a schema is registered once");

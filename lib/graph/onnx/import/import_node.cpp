@@ -13,6 +13,7 @@
 #include "graph/onnx/node_conversion.h"
 #include "graph/onnx/operands/check_operands.h"
 #include "graph/onnx/opset_upgrade.h"
+#include "graph/onnx/schema_registry.h"
 #include "graph/operators/library_operator.h"
 #include "graph/own_operators.h"
 
@@ -72,7 +73,7 @@ void inline_contrib_body(const onnx::NodeProto& call, const FunctionBody& body, 
 /// Upgrading reads inputs that the operator has in its own opset.
 void check_declared(const onnx::NodeProto& node, std::int64_t opset, const Scope& scope) {
   const auto* schema =
-      onnx::OpSchemaRegistry::Schema(node.op_type(), static_cast<int>(opset), std::string());
+      SchemaRegistry::instance().GetSchema(node.op_type(), static_cast<int>(opset));
   if (schema == nullptr || schema->deprecated()) return;
   onnx::NodeProto plain = node;
   plain.clear_domain();

@@ -9,6 +9,7 @@
 
 #include "graph/loop_body.h"
 #include "graph/onnx/einsum_equation.h"
+#include "graph/onnx/schema_registry.h"
 
 namespace autopar::graph {
 namespace {
@@ -138,7 +139,7 @@ double least_work(const Tail& tail) {
   require(model.ParseFromString(tail.model), "a tail's message is whole");
   try {
     if (has_einsum_equations(model))
-      onnx::shape_inference::InferShapes(model, onnx::OpSchemaRegistry::Instance(),
+      onnx::shape_inference::InferShapes(model, &SchemaRegistry::instance(),
                                          onnx::ShapeInferenceOptions(false, 0, true));
   } catch (const std::bad_alloc&) {
     throw;

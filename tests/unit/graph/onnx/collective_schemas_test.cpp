@@ -4,6 +4,7 @@
 #include <onnx/shape_inference/implementation.h>
 
 #include "unit/graph/models.h"
+#include "unit/graph/onnx_registry.h"
 
 using namespace autopar;
 using namespace autopar::graph;
@@ -11,7 +12,7 @@ using namespace autopar::graph;
 namespace {
 
 onnx::ModelProto with_collective(const std::string& graph) {
-  register_collective_schemas();
+  tell_onnx_of_collectives();
   return parse_model(R"(<ir_version: 8, opset_import: ["" : 18, "autopar" : 1]> shard )" + graph);
 }
 

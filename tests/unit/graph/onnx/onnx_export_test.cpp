@@ -11,9 +11,9 @@
 
 #include "base/file_digest.h"
 #include "base/mapped_file.h"
-#include "graph/onnx/collective_schemas.h"
 #include "graph/onnx/onnx_overview.h"
 #include "unit/graph/models.h"
+#include "unit/graph/onnx_registry.h"
 
 using namespace autopar;
 using namespace autopar::graph;
@@ -74,7 +74,7 @@ Graph sample() {
 }
 
 void check_with_onnx(const std::filesystem::path& file) {
-  register_collective_schemas();
+  tell_onnx_of_collectives();
   CHECK_NOTHROW(onnx::checker::check_model(file.string(), true, false, true));
   onnx::ModelProto model;
   std::ifstream in(file, std::ios::binary);
