@@ -5,6 +5,7 @@
 #include <onnx/defs/operator_sets_preview.h>
 #include <onnx/defs/operator_sets_training.h>
 
+#include <algorithm>
 #include <limits>
 #include <string_view>
 #include <utility>
@@ -13,17 +14,27 @@ namespace autopar::graph {
 namespace {
 
 struct OnnxSchema {
+  std::string_view domain;
   std::string_view op_type;
+  int version;
   onnx::OpSchema (*make)();
 };
 
-/// One for each version of each operator, as ONNX's headers declare them.
+/// One for each version of each operator, as ONNX's headers declare them (onnx_schemas.cmake).
 constexpr OnnxSchema onnx_schemas[] = {
 #include "onnx_schemas.inc"
 };
 
-bool is_of_onnx(std::string_view domain) {
-  return domain == onnx::ONNX_DOMAIN || domain.starts_with("ai.onnx.");
+constexpr auto name_of(const OnnxSchema& row) { return std::pair(row.domain, row.op_type); }
+static_assert(std::ranges::is_sorted(onnx_schemas, {}, name_of));
+
+/// The newest version up to `newest`, or null.
+const OnnxSchema* find_row(std::string_view domain, std::string_view op_type, int newest) {
+  const OnnxSchema* found = nullptr;
+  for (const OnnxSchema& row :
+       std::ranges::equal_range(onnx_schemas, std::pair(domain, op_type), {}, name_of))
+    if (row.version <= newest && (found == nullptr || row.version > found->version)) found = &row;
+  return found;
 }
 
 }  // namespace
@@ -33,28 +44,20 @@ SchemaRegistry& SchemaRegistry::instance() {
   return registry;
 }
 
-/// All versions in all of ONNX's domains; none where memory ends on the way.
-void SchemaRegistry::make_schemas(const std::string& op_type) const {
-  Schemas made;
-  for (const OnnxSchema& row : onnx_schemas) {
-    if (row.op_type != op_type) continue;
-    onnx::OpSchema schema = row.make();
-    schema.Finalize();
-    made[{schema.domain(), op_type}].emplace(schema.SinceVersion(), std::move(schema));
-  }
-  made_.insert(op_type);
-  schemas_.merge(made);
-}
-
 // NOLINTNEXTLINE(google-default-arguments)
 const onnx::OpSchema* SchemaRegistry::GetSchema(const std::string& op_type, int newest,
                                                 const std::string& domain) const {
+  const OnnxSchema* const row = find_row(domain, op_type, newest);
   const std::scoped_lock lock(mutex_);
-  if (is_of_onnx(domain) && !made_.contains(op_type)) make_schemas(op_type);
-  const auto versions = schemas_.find({domain, op_type});
-  if (versions == schemas_.end()) return nullptr;
-  const auto later = versions->second.upper_bound(newest);
-  return later == versions->second.begin() ? nullptr : &std::prev(later)->second;
+  if (row == nullptr) {
+    const auto added = added_.find({domain, op_type});
+    return added != added_.end() && added->second.SinceVersion() <= newest ? &added->second
+                                                                           : nullptr;
+  }
+  if (const auto made = of_onnx_.find(row); made != of_onnx_.end()) return &made->second;
+  onnx::OpSchema schema = row->make();
+  schema.Finalize();
+  return &of_onnx_.emplace(row, std::move(schema)).first->second;
 }
 
 bool SchemaRegistry::knows(const std::string& op_type, const std::string& domain) const {
@@ -66,7 +69,8 @@ void SchemaRegistry::add(onnx::OpSchema schema) {
     fail_schema("the operator ", schema.domain(), ".", schema.Name(), " is known already");
   schema.Finalize();
   const std::scoped_lock lock(mutex_);
-  schemas_[{schema.domain(), schema.Name()}].emplace(schema.SinceVersion(), std::move(schema));
+  std::pair key(schema.domain(), schema.Name());
+  added_.emplace(std::move(key), std::move(schema));
 }
 
 }  // namespace autopar::graph

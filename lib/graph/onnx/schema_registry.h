@@ -4,15 +4,14 @@
 
 #include <map>
 #include <mutex>
-#include <set>
 #include <string>
 #include <utility>
 
 namespace autopar::graph {
 
-/// The schemas of all operators: ONNX's, made when their name is first asked for, and those that
-/// are added. ONNX's own registry makes all of its 660 at once, which takes longer and more memory
-/// than many a model does. Threads may share it; schemas stay where they are.
+/// The schemas of all operators: ONNX's, made when they are first asked for, and those that are
+/// added. ONNX's own registry makes all of its 660 at once, which takes longer and more memory than
+/// many a model does. Threads may share it; schemas stay where they are.
 class SchemaRegistry final : public onnx::ISchemaRegistry {
  public:
   static SchemaRegistry& instance();
@@ -29,15 +28,11 @@ class SchemaRegistry final : public onnx::ISchemaRegistry {
   void add(onnx::OpSchema schema);
 
  private:
-  using Key = std::pair<std::string, std::string>;  // domain and operator
-  using Schemas = std::map<Key, std::map<int, onnx::OpSchema>>;
-
   SchemaRegistry() = default;
-  void make_schemas(const std::string& op_type) const;
 
   mutable std::mutex mutex_;
-  mutable std::set<std::string> made_;  // names whose schemas of ONNX are there
-  mutable Schemas schemas_;
+  mutable std::map<const void*, onnx::OpSchema> of_onnx_;                // by row of ONNX's table
+  std::map<std::pair<std::string, std::string>, onnx::OpSchema> added_;  // by domain and name
 };
 
 }  // namespace autopar::graph

@@ -32,7 +32,7 @@ TEST_CASE("Every version of every operator is found as in ONNX's own registry") 
   const auto all = onnx::OpSchemaRegistry::get_all_schemas_with_history();
   CHECK(all.size() > 600);
   for (const onnx::OpSchema& schema : all) {
-    if (schema.domain() == "test.discovery" || schema.domain() == "autopar") continue;
+    if (schema.domain() == "autopar" || schema.domain() == "ai.onnx.preview.training") continue;
     for (const int opset : {schema.SinceVersion() - 1, schema.SinceVersion(), 1000}) {
       INFO(schema.domain() << "." << schema.Name() << " of opset " << opset);
       const auto* theirs = onnx::OpSchemaRegistry::Schema(schema.Name(), opset, schema.domain());
