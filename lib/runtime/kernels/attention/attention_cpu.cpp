@@ -12,6 +12,7 @@
 #include "runtime/kernels/attention/kernels.h"
 #include "runtime/kernels/common/make_kernel.h"
 #include "runtime/kernels/cpu/converted.h"
+#include "runtime/kernels/cpu/in_threads.h"
 #include "runtime/kernels/normalization/softmax_row.h"
 
 namespace autopar::runtime::cpu {
@@ -116,6 +117,11 @@ struct Blocks {
   std::int64_t heads() const { return sizes.joins_heads ? problem.key_heads : problem.heads; }
   std::int64_t count() const {
     return problem.batches * heads() * ((sizes.rows + sizes.block - 1) / sizes.block);
+  }
+  /// Products of numbers.
+  std::int64_t work() const {
+    return problem.batches * problem.heads * problem.queries * problem.keys *
+           (problem.depth + problem.value_depth);
   }
 
   /// `scores` has room for those of a block.
@@ -246,14 +252,14 @@ struct Blocks {
 template <typename T>
 void run_blocks(const Blocks<T>& blocks, std::int64_t threads, std::byte* memory,
                 std::int64_t thread_bytes) {
+  constexpr std::int64_t least_work = 1 << 16;  // products that are worth waking a thread for
   const std::int64_t count = blocks.count();
-#pragma omp parallel num_threads(threads) if (count > 1)
-  {
+  in_threads(count > 1 && blocks.work() > least_work ? threads : 1, [&] {
     T* const scores = reinterpret_cast<T*>(memory + omp_get_thread_num() * thread_bytes);
     // The last queries see most keys, so they begin.
 #pragma omp for schedule(dynamic)
     for (std::int64_t block = count - 1; block >= 0; --block) blocks.run(block, scores);
-  }
+  });
 }
 
 const std::int64_t* checked_lengths(const TensorView& view, std::int64_t keys,

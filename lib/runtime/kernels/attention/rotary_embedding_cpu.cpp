@@ -6,6 +6,7 @@
 #include "runtime/device.h"
 #include "runtime/kernels/attention/kernels.h"
 #include "runtime/kernels/common/make_kernel.h"
+#include "runtime/kernels/cpu/in_threads.h"
 
 namespace autopar::runtime::cpu {
 namespace {
@@ -62,15 +63,14 @@ std::unique_ptr<Kernel> make_rotation(const KernelRequest& request) {
                    of.table_rows);
         }
         const bool is_large = of.rows * of.row_elements > 16384;
-#pragma omp parallel for num_threads(threads) if (is_large)
-        for (std::int64_t row = 0; row < of.rows; ++row) {
+        for_in_threads(is_large ? threads : 1, of.rows, [&](std::int64_t row) {
           RotaryProblem::RowPlaces places = of.places_of(row);
           if (positions != nullptr) places.cos = places.sin = positions[places.position] * of.pairs;
           turn_row(of, Row<T>{io.inputs[0].as<const T>() + row * of.row_elements,
                               io.outputs[0].as<T>() + row * of.row_elements,
                               io.inputs[1].as<const T>() + places.cos,
                               io.inputs[2].as<const T>() + places.sin});
-        }
+        });
       });
 }
 

@@ -17,6 +17,7 @@
 #include "runtime/kernels/common/kernel_arguments.h"
 #include "runtime/kernels/convolution/direct_convolution.h"
 #include "runtime/kernels/convolution/kernels.h"
+#include "runtime/kernels/cpu/in_threads.h"
 
 namespace autopar::runtime::cpu {
 namespace {
@@ -134,8 +135,7 @@ class DepthwiseConv final : public Kernel {
     constexpr std::int64_t least_work = 1 << 14;  // products that are worth waking a thread for
     const bool is_large = of_.windows() * of_.sizes.channels * of_.depth > least_work;
     const std::int64_t parts = is_large ? threads_ : 1;
-#pragma omp parallel num_threads(threads_) if (is_large)
-    {
+    in_threads(is_large ? threads_ : 1, [&] {
       if (of_.is_padded) {
 #pragma omp for
         for (std::int64_t y = 0; y < padded_rows; ++y) write_padded_row(of_, in, y, padded);
@@ -144,7 +144,7 @@ class DepthwiseConv final : public Kernel {
       for (std::int64_t part = 0; part < parts; ++part)
         compute(Range{0, of_.windows()}.part(part, parts), of_.is_padded ? padded : in, bias,
                 io.outputs[0].as<float>());
-    }
+    });
   }
 
  private:

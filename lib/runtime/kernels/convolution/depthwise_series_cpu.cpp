@@ -9,6 +9,7 @@
 #include "runtime/kernels/common/make_kernel.h"
 #include "runtime/kernels/convolution/convolution.h"
 #include "runtime/kernels/convolution/kernels.h"
+#include "runtime/kernels/cpu/in_threads.h"
 #include "runtime/kernels/cpu/lanes.h"
 
 namespace autopar::runtime::cpu {
@@ -123,15 +124,13 @@ std::unique_ptr<Kernel> make_depthwise_series(const KernelRequest& request) {
     const std::int64_t rows = of.images * of.channels;
     const float* const bias = optional_data<const float>(io.inputs, 2);
     constexpr std::int64_t least_work = 1 << 15;  // products that are worth waking a thread for
-#pragma omp parallel for num_threads(threads) \
-    schedule(static) if (rows * windows * taps >= least_work)
-    for (std::int64_t row = 0; row < rows; ++row) {
+    for_in_threads(rows * windows * taps >= least_work ? threads : 1, rows, [&](std::int64_t row) {
       const std::int64_t channel = row % of.channels;
       convolve({io.inputs[0].as<const float>() + row * extent, extent,
                 io.outputs[0].as<float>() + row * windows, windows, of.windows.pads[along]},
                {io.inputs[1].as<const float>() + channel * taps, taps, of.windows.dilations[along],
                 bias == nullptr ? 0.0F : bias[channel]});
-    }
+    });
   };
   return make_kernel(run);
 }

@@ -16,6 +16,7 @@
 #include "runtime/kernels/common/kernel_arguments.h"
 #include "runtime/kernels/convolution/direct_convolution.h"
 #include "runtime/kernels/convolution/kernels.h"
+#include "runtime/kernels/cpu/in_threads.h"
 
 namespace autopar::runtime::cpu {
 namespace {
@@ -85,30 +86,6 @@ struct Panels : PanelsAtOnce {
   }
 };
 
-/// Computes a tile whose last columns are not there in memory of its own.
-void compute_edge_tile(TileOperands of, std::int64_t windows, std::int64_t columns,
-                       ComputeTiles compute) {
-  std::array<float, tile_windows * panel_columns> sums;
-  std::array<float, tile_windows* panel_columns> addends = {};
-  const auto copy_rows = [&](const float* from, std::int64_t from_columns, float* to,
-                             std::int64_t to_columns) {
-    for (std::int64_t i = 0; i < windows; ++i)
-      std::copy_n(from + i * from_columns, columns, to + i * to_columns);
-  };
-  if (of.bias == nullptr) {
-    sums.fill(0);
-    copy_rows(of.out, of.columns, sums.data(), panel_columns);
-  }
-  if (of.addend != nullptr) {
-    copy_rows(of.addend, of.columns, addends.data(), panel_columns);
-    of.addend = addends.data();
-  }
-  float* const out = std::exchange(of.out, sums.data());
-  const std::int64_t out_columns = std::exchange(of.columns, panel_columns);
-  compute(of);
-  copy_rows(sums.data(), panel_columns, out, out_columns);
-}
-
 /// What a block reads next while it is at some panels: the next panels' weights; or, of windows
 /// that lie one behind the other, the next ones, which no tile has seen yet while it is at its
 /// first panels.
@@ -145,8 +122,7 @@ void compute_panels(const DirectConvolution& of, const DirectData& data, const T
                         .ahead = ahead_of(of, block, weights, panels.count,
                                           of.sight.chunk(chunk)[0].depth, are_first)};
   const std::int64_t depth = of.sight.depth(chunk);
-  const bool are_at_edge = panels.columns % tile_lanes != 0;
-  const bool is_one_by_one = are_at_edge || !of.sights.empty();
+  const bool is_one_by_one = panels.are_at_edge() || !of.sights.empty();
   for (std::size_t tile = 0; tile < block.tiles();
        tile += static_cast<std::size_t>(operands.tiles)) {
     const std::int64_t at = block.first_window(tile) * of.sizes.out_channels + panels.first_column;
@@ -158,8 +134,8 @@ void compute_panels(const DirectConvolution& of, const DirectData& data, const T
     else
       operands.tiles = block.equal_tiles(tile);
     const std::int64_t windows = block.windows(tile);
-    if (are_at_edge)
-      compute_edge_tile(operands, windows, panels.columns, panels.function(windows));
+    if (panels.are_at_edge())
+      panels.compute_edge_tile(operands, windows);
     else
       panels.function(windows)(operands);
     operands.ahead.begin += operands.ahead.step * operands.tiles * depth;
@@ -213,8 +189,7 @@ class DirectConvKernel final : public Kernel {
                           has_relu_};
     const std::int64_t padded_rows = of_.is_padded ? of_.sizes.images * of_.rows.extent : 0;
     const std::int64_t parts = division_.parts();
-#pragma omp parallel num_threads(threads_) if (parts > 1)
-    {
+    in_threads(parts > 1 ? threads_ : 1, [&] {
       if (of_.is_padded) {
 #pragma omp for
         for (std::int64_t y = 0; y < padded_rows; ++y) write_padded_row(of_, in, y, padded);
@@ -222,7 +197,7 @@ class DirectConvKernel final : public Kernel {
 #pragma omp for nowait
       for (std::int64_t part = 0; part < parts; ++part)
         compute_part(of_, data, division_.tiles(of_, part), division_.panels(of_, part));
-    }
+    });
   }
 
  private:

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <vector>
 
-#include "runtime/kernels/convolution/conv_tile.h"
 #include "runtime/kernels/convolution/convolution.h"
+#include "runtime/kernels/cpu/panel_tile.h"
 
 /// A convolution of images whose channels are last, without a matrix of windows: in an image with
 /// its padding written out, what windows see lies in the same stretches behind the first number of
@@ -87,18 +87,6 @@ struct DirectConvolution {
 
 /// Each group is a channel, and makes one.
 bool is_depthwise(const ConvolutionSizes& of);
-
-/// Tiles or panels from `begin` up to `end`.
-struct Range {
-  std::int64_t begin;
-  std::int64_t end;
-
-  std::int64_t count() const { return end - begin; }
-  /// One of `parts` nearly equal ones.
-  Range part(std::int64_t number, std::int64_t parts) const {
-    return {begin + count() * number / parts, begin + count() * (number + 1) / parts};
-  }
-};
 
 /// By how many parts of tiles and of panels threads share the work.
 struct Division {

@@ -18,6 +18,7 @@
 #include "runtime/kernels/common/kernel_arguments.h"
 #include "runtime/kernels/convolution/direct_convolution.h"
 #include "runtime/kernels/convolution/kernels.h"
+#include "runtime/kernels/cpu/in_threads.h"
 
 namespace autopar::runtime::cpu {
 namespace {
@@ -357,14 +358,13 @@ class WinogradConv final : public Kernel {
                             io.outputs[0].as<float>(),
                             has_relu_};
     const std::int64_t parts = blocks_ * panel_parts_;
-#pragma omp parallel for num_threads(threads_) schedule(static) if (parts > 1)
-    for (std::int64_t part = 0; part < parts; ++part) {
+    for_in_threads(threads_, parts, [&](std::int64_t part) {
       auto* const of_thread = memory + omp_get_thread_num() * block_bytes();
       SquareBlock block(of_, data, Range{0, of_.count()}.part(part / panel_parts_, blocks_),
                         reinterpret_cast<float*>(of_thread));
       Range panels = Range{0, of_.panels()}.part(part % panel_parts_, panel_parts_);
       while (panels.count() > 0) panels.begin += block.compute_panels(panels);
-    }
+    });
   }
 
  private:

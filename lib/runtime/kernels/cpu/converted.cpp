@@ -9,6 +9,7 @@
 #include <algorithm>
 
 #include "base/simd_clones.h"
+#include "runtime/kernels/cpu/in_threads.h"
 #include "runtime/kernels/cpu/simd.h"
 
 namespace autopar::runtime::cpu {
@@ -47,11 +48,11 @@ constexpr std::int64_t lanes = 8;
 template <typename Convert>
 void each_part(std::int64_t n, const Convert& convert) {
   constexpr std::int64_t least_part = 1 << 14;  // elements that are worth waking a thread for
-  const std::int64_t parts =
-      std::clamp<std::int64_t>(n / least_part, 1, std::max(1, omp_get_max_threads()));
-#pragma omp parallel for if (parts > 1)
-  for (std::int64_t part = 0; part < parts; ++part)
+  const int threads = std::max(1, omp_get_max_threads());
+  const std::int64_t parts = std::clamp<std::int64_t>(n / least_part, 1, threads);
+  for_in_threads(threads, parts, [&](std::int64_t part) {
     convert(n * part / parts, n * (part + 1) / parts - n * part / parts);
+  });
 }
 
 }  // namespace

@@ -19,6 +19,18 @@ template <typename Lanes, typename Number>
   std::memcpy(&to, from, sizeof to);
 }
 
+/// Adds halves up, so that few additions wait for one another.
+template <int lanes>
+[[gnu::always_inline]] inline float sum_of_lanes(const typename Vector<lanes>::Floats& of) {
+  if constexpr (lanes == 1) {
+    return of[0];
+  } else {
+    typename Vector<lanes / 2>::Floats halves[2];
+    std::memcpy(halves, &of, sizeof of);
+    return sum_of_lanes<lanes / 2>(halves[0] + halves[1]);
+  }
+}
+
 /// `Body<lanes>::run(Arguments...)`, which is always inlined, compiled for this machine with as
 /// many lanes as its registers have. GCC keeps vectors that are wider than a register in memory.
 template <template <int> class Body, typename... Arguments>

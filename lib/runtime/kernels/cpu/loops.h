@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "runtime/device.h"
 #include "runtime/kernels/common/loops.h"
+#include "runtime/kernels/cpu/in_threads.h"
 #include "runtime/kernels/cpu/lane_sum.h"
 #include "runtime/kernels/cpu/simd.h"
 
@@ -66,29 +67,24 @@ class Loops {
     const std::int64_t most_parts =
         std::max<std::int64_t>(1, n * detail::round_work(f) / least_work);
     const std::int64_t parts = std::min<std::int64_t>({most_parts, n, threads_});
-#pragma omp parallel for num_threads(threads_) if (parts > 1)
-    for (std::int64_t part = 0; part < parts; ++part)
-      run(f, n * part / parts, n * (part + 1) / parts);
+    for_in_threads(threads_, parts,
+                   [&](std::int64_t part) { run(f, n * part / parts, n * (part + 1) / parts); });
   }
 
   template <typename Function>
   void rows(std::int64_t rows, std::int64_t n, const Function& f) const {
-#pragma omp parallel for num_threads(threads_) \
-    schedule(static) if (threads_ > 1 && rows * n > 16384)
-    for (std::int64_t row = 0; row < rows; ++row) {
+    for_in_threads(rows * n > 16384 ? threads_ : 1, rows, [&](std::int64_t row) {
       const auto of_row = f(row);
       detail::loop_range<std::remove_const_t<decltype(of_row)>>()(of_row, 0, n);
-    }
+    });
   }
 
   template <typename W, typename Function, typename Finish>
   void sums(std::int64_t rows, std::int64_t n, const Function& f, const Finish& finish) const {
-#pragma omp parallel for num_threads(threads_) \
-    schedule(static) if (threads_ > 1 && rows * n > 16384)
-    for (std::int64_t row = 0; row < rows; ++row) {
+    for_in_threads(rows * n > 16384 ? threads_ : 1, rows, [&](std::int64_t row) {
       const auto of_row = f(row);
       finish(row, lane_sum<W>(n, of_row));
-    }
+    });
   }
 
  private:

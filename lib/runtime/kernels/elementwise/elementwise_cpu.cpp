@@ -6,6 +6,7 @@
 #include "runtime/device.h"
 #include "runtime/kernels/cpu/broadcast.h"
 #include "runtime/kernels/cpu/converted.h"
+#include "runtime/kernels/cpu/in_threads.h"
 #include "runtime/kernels/elementwise/blocks_cpu.h"
 #include "runtime/kernels/elementwise/elementwise.h"
 
@@ -174,8 +175,7 @@ class ElementwiseKernel::TileRun {
 void ElementwiseKernel::run(const KernelIo& io) {
   const std::int64_t tiles = (elements_ + tile_elements_ - 1) / tile_elements_;
   if (tiles == 0) return;
-#pragma omp parallel num_threads(threads_) if (threads_ > 1 && elements_ >= parallel_elements)
-  {
+  in_threads(elements_ >= parallel_elements ? threads_ : 1, [&] {
     const std::int64_t thread = omp_get_thread_num();
     const std::int64_t team = omp_get_num_threads();
     TileRun tile_run(*this, io);
@@ -183,7 +183,7 @@ void ElementwiseKernel::run(const KernelIo& io) {
       const std::int64_t begin = tile * tile_elements_;
       tile_run.run(begin, std::min(tile_elements_, elements_ - begin));
     }
-  }
+  });
 }
 
 }  // namespace

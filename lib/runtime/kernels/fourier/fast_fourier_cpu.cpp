@@ -13,6 +13,7 @@
 #include "graph/arena.h"
 #include "runtime/device.h"
 #include "runtime/kernels/common/kernel_arguments.h"
+#include "runtime/kernels/cpu/in_threads.h"
 #include "runtime/kernels/fourier/fourier_form.h"
 #include "runtime/kernels/fourier/kernels.h"
 
@@ -89,12 +90,12 @@ class FastFourierRows final : public Kernel {
   void run(const KernelIo& io) override {
     visit_type(io.inputs[0].type, AllFloats{}, [&]<typename T>(T) {
       const std::int64_t rows = io.outputs[0].shape[0];
-#pragma omp parallel for num_threads(threads_) if (rows > 1)
-      for (std::int64_t row = 0; row < rows; ++row)
+      for_in_threads(threads_, rows, [&](std::int64_t row) {
         transform_row(io.inputs[0].as<const T>() + row * of_.samples * of_.in_parts,
                       io.inputs[1].as<const double>(),
                       reinterpret_cast<double*>(io.scratch + omp_get_thread_num() * signal_bytes()),
                       io.outputs[0].as<T>() + row * of_.bins * of_.out_parts);
+      });
     });
   }
 

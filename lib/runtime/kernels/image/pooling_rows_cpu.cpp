@@ -13,6 +13,7 @@
 #include "graph/arena.h"
 #include "runtime/device.h"
 #include "runtime/kernels/common/kernel_arguments.h"
+#include "runtime/kernels/cpu/in_threads.h"
 #include "runtime/kernels/image/kernels.h"
 #include "runtime/kernels/image/pooling.h"
 
@@ -90,11 +91,11 @@ class PoolingRows final : public Kernel {
     const std::int64_t rows = planes_ * windows_.out[depth] * windows_.out[height];
     constexpr std::int64_t least_work = 1 << 14;  // elements that are worth waking a thread for
     const bool is_large = rows * windows_.out[width] * windows_.tap_places() > least_work;
-#pragma omp parallel for num_threads(threads_) if (is_large)
-    for (std::int64_t row = 0; row < rows; ++row)
+    for_in_threads(is_large ? threads_ : 1, rows, [&](std::int64_t row) {
       pool_row(io.inputs[0].as<const float>(), row,
                reinterpret_cast<float*>(io.scratch + omp_get_thread_num() * seen_bytes()),
                io.outputs[0].as<float>());
+    });
   }
 
  private:

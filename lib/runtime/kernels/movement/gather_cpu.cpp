@@ -1,8 +1,10 @@
+#include <atomic>
 #include <cstring>
 #include <optional>
 
 #include "runtime/device.h"
 #include "runtime/kernels/cpu/broadcast.h"
+#include "runtime/kernels/cpu/in_threads.h"
 #include "runtime/kernels/movement/element_lines.h"
 #include "runtime/kernels/movement/kernels.h"
 
@@ -41,9 +43,7 @@ class GatherKernel final : public Kernel {
     const std::int64_t rows = extents_.outer * count;
     const auto bytes = static_cast<std::size_t>(row_bytes_);
     if (rows * row_bytes_ == 0) return;
-#pragma omp parallel for num_threads(threads_) \
-    schedule(static) if (threads_ > 1 && rows * row_bytes_ >= parallel_bytes)
-    for (std::int64_t row = 0; row < rows; ++row) {
+    for_in_threads(rows * row_bytes_ >= parallel_bytes ? threads_ : 1, rows, [&](std::int64_t row) {
       const std::int64_t index = integer_at(indices, row % count);
       const std::int64_t source = row / count * extent + (index < 0 ? index + extent : index);
       std::byte* out = io.outputs[0].data + row * row_bytes_;
@@ -52,7 +52,7 @@ class GatherKernel final : public Kernel {
       } else {
         std::memcpy(out, io.inputs[0].data + source * row_bytes_, bytes);
       }
-    }
+    });
   }
 
   bool reads(std::size_t input) const override { return input != 0 || !table_; }
@@ -78,16 +78,14 @@ class GatherND final : public Kernel {
     const std::int64_t count = indexing_.count();
     for (std::int64_t i = 0; i < count; ++i) indexing_.target(io.inputs[1], i, node_);  // checks
     if (bytes_ == 0) return;
-#pragma omp parallel for num_threads(threads_) \
-    schedule(static) if (threads_ > 1 && count * bytes_ >= parallel_bytes)
-    for (std::int64_t i = 0; i < count; ++i) {
+    for_in_threads(count * bytes_ >= parallel_bytes ? threads_ : 1, count, [&](std::int64_t i) {
       const std::byte* from = io.inputs[0].data + indexing_.target(io.inputs[1], i, node_) * bytes_;
       std::byte* to = io.outputs[0].data + i * bytes_;
       if (bytes_ <= 8)
         fill(to, from, 1, static_cast<int>(bytes_));
       else
         std::memcpy(to, from, static_cast<std::size_t>(bytes_));
-    }
+    });
   }
 
  private:
@@ -109,12 +107,11 @@ class GatherElements final : public Kernel {
   void run(const KernelIo& io) override {
     const std::int64_t rows = lines_.rows();
     const std::int64_t bytes = lines_.count() * static_cast<std::int64_t>(sizeof(Word));
-    bool are_in_range = true;
+    std::atomic<bool> are_in_range = true;
     with_integers(io.inputs[1], [&](const auto* indices) {
-#pragma omp parallel for num_threads(threads_) schedule(static) reduction(&& : are_in_range) \
-    if (threads_ > 1 && bytes >= parallel_bytes)
-      for (std::int64_t row = 0; row < rows; ++row)
-        are_in_range = gather_row(io, indices, row) && are_in_range;
+      for_in_threads(bytes >= parallel_bytes ? threads_ : 1, rows, [&](std::int64_t row) {
+        if (!gather_row(io, indices, row)) are_in_range = false;
+      });
     });
     if (!are_in_range) lines_.check(io.inputs[1], node_);
   }

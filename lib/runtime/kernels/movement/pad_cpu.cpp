@@ -3,6 +3,7 @@
 #include "runtime/device.h"
 #include "runtime/kernels/common/kernel_arguments.h"
 #include "runtime/kernels/cpu/broadcast.h"
+#include "runtime/kernels/cpu/in_threads.h"
 #include "runtime/kernels/movement/kernels.h"
 #include "runtime/kernels/movement/padding.h"
 
@@ -81,10 +82,9 @@ class ExtensionPad final : public Kernel {
     const auto* const in = io.inputs[0].as<const Word>();
     auto* const out = io.outputs[0].as<Word>();
     const auto columns = static_cast<std::int64_t>(offsets_.back().size());
-#pragma omp parallel for num_threads(threads_) \
-    schedule(static) if (threads_ > 1 && rows_ * columns >= parallel_elements)
-    for (std::int64_t row = 0; row < rows_; ++row)
-      extend_row(in + offset_of(row), out + row * columns, columns);
+    for_in_threads(
+        rows_ * columns >= parallel_elements ? threads_ : 1, rows_,
+        [&](std::int64_t row) { extend_row(in + offset_of(row), out + row * columns, columns); });
   }
 
  private:

@@ -4,6 +4,7 @@
 #include <type_traits>
 
 #include "runtime/device.h"
+#include "runtime/kernels/cpu/in_threads.h"
 #include "runtime/kernels/elementwise/functions.h"
 #include "runtime/kernels/movement/element_lines.h"
 #include "runtime/kernels/movement/kernels.h"
@@ -69,8 +70,8 @@ class ScatterElements final : public Kernel {
                                                                        : parts_of_row();
     const auto parts = std::max<std::int64_t>(1, std::min<std::int64_t>(threads_, most_parts));
     with_integers(io.inputs[1], [&](const auto* indices) {
-#pragma omp parallel for num_threads(threads_) schedule(static) if (parts > 1)
-      for (std::int64_t part = 0; part < parts; ++part) put_part(io, indices, part, parts);
+      for_in_threads(threads_, parts,
+                     [&](std::int64_t part) { put_part(io, indices, part, parts); });
     });
   }
 
@@ -127,14 +128,14 @@ class ScatterND final : public Kernel {
     const std::int64_t n = indexing_.slice_elements();
     const std::int64_t most_parts = count * n < parallel_elements ? 1 : n / least_part;
     const auto parts = std::max<std::int64_t>(1, std::min<std::int64_t>(threads_, most_parts));
-#pragma omp parallel for num_threads(threads_) schedule(static) if (parts > 1)
-    for (std::int64_t part = 0; part < parts; ++part)
+    for_in_threads(threads_, parts, [&](std::int64_t part) {
       for (std::int64_t i = 0; i < count; ++i) {
         T* const slice = out + indexing_.target(io.inputs[1], i, node_) * n;
         const T* const update = updates + i * n;
         for (std::int64_t k = n * part / parts; k < n * (part + 1) / parts; ++k)
           put<Op>(slice[k], update[k]);
       }
+    });
   }
 
  private:

@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "runtime/kernels/common/element_types.h"
 #include "runtime/kernels/common/strides.h"
+#include "runtime/kernels/cpu/in_threads.h"
 #include "runtime/kernels/movement/transposition_cpu.h"
 
 namespace autopar::runtime::cpu {
@@ -64,23 +65,22 @@ void StridedCopy::run_typed(const T* in, T* out, int threads) const {
   const std::int64_t chunks = row_chunks * column_chunks;
   const std::int64_t elements = matrices * matrix_.rows * matrix_.columns;
   if (elements == 0) return;
-#pragma omp parallel for num_threads(threads) \
-    schedule(static) if (threads > 1 && elements >= parallel_elements)
-  for (std::int64_t item = 0; item < matrices * chunks; ++item) {
-    const std::int64_t first_row = item % row_chunks * chunk_rows;
-    const std::int64_t first_column = item / row_chunks % column_chunks * chunk_columns;
-    std::int64_t in_offset = first_row * matrix_.in_row + first_column * matrix_.in_column;
-    std::int64_t out_offset = first_row * matrix_.out_row + first_column * matrix_.out_column;
-    std::int64_t rest = item / chunks;
-    for (std::size_t d = outer_.size(); d-- > 0; rest /= outer_[d]) {
-      in_offset += rest % outer_[d] * in_strides_[d];
-      out_offset += rest % outer_[d] * out_strides_[d];
-    }
-    Matrix part = matrix_;
-    part.rows = std::min(chunk_rows, matrix_.rows - first_row);
-    part.columns = std::min(chunk_columns, matrix_.columns - first_column);
-    copy_rows(part, in + in_offset, out + out_offset);
-  }
+  for_in_threads(
+      elements >= parallel_elements ? threads : 1, matrices * chunks, [&](std::int64_t item) {
+        const std::int64_t first_row = item % row_chunks * chunk_rows;
+        const std::int64_t first_column = item / row_chunks % column_chunks * chunk_columns;
+        std::int64_t in_offset = first_row * matrix_.in_row + first_column * matrix_.in_column;
+        std::int64_t out_offset = first_row * matrix_.out_row + first_column * matrix_.out_column;
+        std::int64_t rest = item / chunks;
+        for (std::size_t d = outer_.size(); d-- > 0; rest /= outer_[d]) {
+          in_offset += rest % outer_[d] * in_strides_[d];
+          out_offset += rest % outer_[d] * out_strides_[d];
+        }
+        Matrix part = matrix_;
+        part.rows = std::min(chunk_rows, matrix_.rows - first_row);
+        part.columns = std::min(chunk_columns, matrix_.columns - first_column);
+        copy_rows(part, in + in_offset, out + out_offset);
+      });
 }
 
 template <typename T>

@@ -9,6 +9,7 @@
 #include "graph/arena.h"
 #include "runtime/device.h"
 #include "runtime/kernels/common/kernel_arguments.h"
+#include "runtime/kernels/cpu/in_threads.h"
 #include "runtime/kernels/cpu/simd.h"
 #include "runtime/kernels/normalization/kernels.h"
 
@@ -136,8 +137,7 @@ class ChannelsLastNormalization final : public Kernel {
   /// Makes the sums of each image, part of its places, and group.
   void add_up(SimdFunction<const Places&, const float*, Sums&> add, const float* in,
               const float* means, double* sums) const {
-#pragma omp parallel for num_threads(threads_) if (threads_ > 1)
-    for (std::int64_t i = 0; i < of_.images * of_.parts(); ++i) {
+    for_in_threads(threads_, of_.images * of_.parts(), [&](std::int64_t i) {
       const std::int64_t image = i / of_.parts();
       const std::int64_t place = first_place(i % of_.parts());
       const std::int64_t count = first_place(i % of_.parts() + 1) - place;
@@ -152,7 +152,7 @@ class ChannelsLastNormalization final : public Kernel {
         for (std::int64_t c = 0; c < channels; ++c)
           of_groups[(first + c) / of_.group_channels()] += of_channels[static_cast<std::size_t>(c)];
       }
-    }
+    });
   }
 
   void normalize(const float* in, float* out, const float* means, const float* factors,
@@ -160,15 +160,14 @@ class ChannelsLastNormalization final : public Kernel {
     static const auto run =
         simd_function<Normalize, const float*, float*, std::int64_t, std::int64_t, const float*,
                       const float*, const float*>(simd_level());
-#pragma omp parallel for num_threads(threads_) if (threads_ > 1)
-    for (std::int64_t i = 0; i < of_.images * of_.parts(); ++i) {
+    for_in_threads(threads_, of_.images * of_.parts(), [&](std::int64_t i) {
       const std::int64_t image = i / of_.parts();
       const std::int64_t place = first_place(i % of_.parts());
       const std::int64_t at = (image * of_.places + place) * of_.channels;
       const std::int64_t vector = image * of_.channels;
       run(in + at, out + at, first_place(i % of_.parts() + 1) - place, of_.channels, means + vector,
           factors + vector, shifts + vector);
-    }
+    });
   }
 
   Grouped of_;

@@ -7,6 +7,7 @@
 #include "runtime/kernels/common/make_kernel.h"
 #include "runtime/kernels/common/strides.h"
 #include "runtime/kernels/cpu/converted.h"
+#include "runtime/kernels/cpu/in_threads.h"
 #include "runtime/kernels/normalization/kernels.h"
 #include "runtime/kernels/normalization/softmax_row.h"
 
@@ -53,8 +54,7 @@ struct MaskedRows {
     const std::int64_t n = io.outputs[0].shape.back();
     const std::int64_t rows = io.outputs[0].elements() / n;
     const bool is_large = rows * n > 16384;
-#pragma omp parallel for num_threads(threads) if (is_large)
-    for (std::int64_t row = 0; row < rows; ++row) {
+    for_in_threads(is_large ? threads : 1, rows, [&](std::int64_t row) {
       T* const scores = out + row * n;
       std::copy_n(in + row * n, n, scores);
       if (scale != 1) scale_row(scores, n, static_cast<T>(scale));
@@ -65,7 +65,7 @@ struct MaskedRows {
         scale_row(scores, n, 1 / sum);
       else
         std::fill_n(scores, n, nan_to_zero ? T{0} : std::numeric_limits<T>::quiet_NaN());
-    }
+    });
   }
 };
 

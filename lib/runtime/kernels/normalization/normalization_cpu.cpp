@@ -8,6 +8,7 @@
 #include "runtime/kernels/common/floats.h"
 #include "runtime/kernels/common/make_kernel.h"
 #include "runtime/kernels/cpu/converted.h"
+#include "runtime/kernels/cpu/in_threads.h"
 #include "runtime/kernels/cpu/lane_sum.h"
 #include "runtime/kernels/cpu/onednn.h"
 #include "runtime/kernels/normalization/kernels.h"
@@ -110,14 +111,13 @@ std::unique_ptr<Kernel> make_onednn(const KernelRequest& request) {
 template <typename T>
 void normalize_rows(const KernelIo& io, std::int64_t count, int threads, const Row<T>& first) {
   const bool is_large = count * first.n > 16384;
-#pragma omp parallel for num_threads(threads) if (is_large)
-  for (std::int64_t i = 0; i < count; ++i) {
+  for_in_threads(is_large ? threads : 1, count, [&](std::int64_t i) {
     Row<T> row = first;
     row.in += i * row.n;
     row.out += i * row.n;
     const Moments<T> moments = normalize_row(row);
     store_moments(io, i, {moments.mean, moments.inverse_deviation});
-  }
+  });
 }
 
 /// RMSNormalization, and LayerNormalization of what oneDNN does not take: float64, empty tensors.

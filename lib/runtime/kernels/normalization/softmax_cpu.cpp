@@ -10,6 +10,7 @@
 #include "runtime/device.h"
 #include "runtime/kernels/common/make_kernel.h"
 #include "runtime/kernels/cpu/converted.h"
+#include "runtime/kernels/cpu/in_threads.h"
 #include "runtime/kernels/cpu/lane_sum.h"
 #include "runtime/kernels/elementwise/math.h"
 #include "runtime/kernels/normalization/kernels.h"
@@ -108,8 +109,7 @@ std::unique_ptr<Kernel> make_float(const KernelRequest& request, const AxisExten
     const float* in = copies.load(io.inputs[0]);
     const std::int64_t blocks = (rows.inner + most_lanes - 1) / most_lanes;
     const bool is_large = rows.rows() * rows.extent >= 1 << 14;
-#pragma omp parallel for num_threads(threads) if (is_large)
-    for (std::int64_t task = 0; task < rows.outer * blocks; ++task) {
+    for_in_threads(is_large ? threads : 1, rows.outer * blocks, [&](std::int64_t task) {
       const std::int64_t first = task % blocks * most_lanes;
       const std::int64_t begin = task / blocks * rows.extent * rows.inner + first;
       if (rows.inner == 1)
@@ -117,7 +117,7 @@ std::unique_ptr<Kernel> make_float(const KernelRequest& request, const AxisExten
       else
         abreast({in + begin, out + begin, rows.extent, rows.inner,
                  std::min(most_lanes, rows.inner - first)});
-    }
+    });
     FloatCopies::store(out, io.outputs[0]);
   };
   return make_kernel(run, float_bytes(request));

@@ -7,6 +7,7 @@
 #include <optional>
 #include <string_view>
 
+#include "runtime/kernels/cpu/in_threads.h"
 #include "runtime/kernels/cpu/onednn.h"
 #include "runtime/kernels/cpu/simd.h"
 #include "runtime/kernels/product/kernels.h"
@@ -97,9 +98,9 @@ void multiply_row(const RowByBlocks& of, int threads) {
   const std::int64_t count = (of.columns + block - 1) / block;
   const std::int64_t parts =
       std::clamp<std::int64_t>(of.columns * of.depth / least_work, 1, threads);
-#pragma omp parallel for num_threads(threads) if (parts > 1)
-  for (std::int64_t part = 0; part < parts; ++part)
+  for_in_threads(threads, parts, [&](std::int64_t part) {
     run(of, count * part / parts, count * (part + 1) / parts);
+  });
 }
 
 class BlockedMatMul final : public Kernel {

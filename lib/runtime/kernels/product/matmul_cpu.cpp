@@ -6,6 +6,7 @@
 #include "runtime/device.h"
 #include "runtime/kernels/common/make_kernel.h"
 #include "runtime/kernels/cpu/converted.h"
+#include "runtime/kernels/cpu/in_threads.h"
 #include "runtime/kernels/cpu/onednn.h"
 #include "runtime/kernels/cpu/simd.h"
 #include "runtime/kernels/elementwise/functions.h"
@@ -182,14 +183,13 @@ std::unique_ptr<Kernel> make_plain_matmul(const Product& of, int threads) {
     const std::int64_t rows = graph::num_elements(of.batches) * of.rows;
     constexpr std::int64_t least_work = 1 << 14;  // products that are worth waking a thread for
     const bool is_large = rows * of.columns * of.depth > least_work;
-#pragma omp parallel for num_threads(threads) if (is_large)
-    for (std::int64_t row = 0; row < rows; ++row) {
+    for_in_threads(is_large ? threads : 1, rows, [&](std::int64_t row) {
       const auto at = [&](const MatrixLayout& layout) {
         return batch_offset(of.batches, layout.batch_strides, row / of.rows);
       };
       multiply_row(of, row % of.rows, io.inputs[0].as<const T>() + at(of.a),
                    io.inputs[1].as<const T>() + at(of.b), out + at(of.out));
-    }
+    });
     if (!of.c && of.alpha == 1) return;
     for (std::int64_t i = 0; i < io.outputs[0].elements(); ++i) {
       const T c = of.c ? io.inputs[2].as<const T>()[of.c_offset(i)] : T{};
@@ -209,8 +209,11 @@ std::unique_ptr<Kernel> make_matmul(const KernelRequest& request) {
     fail("node '{}': {} with out_perm or activation has no CPU kernel", request.node.name,
          qualified_op_type(request.node));
   const DataType type = request.outputs[0].type;
-  if (can_be_blocked(request, product) && !has_blocks(product))
-    if (auto kernel = make_blocked_matmul(request, product)) return kernel;
+  if (can_be_blocked(request, product)) {
+    if (auto kernel = make_panel_matmul(request, product)) return kernel;
+    if (!has_blocks(product))
+      if (auto kernel = make_blocked_matmul(request, product)) return kernel;
+  }
   if (type == DataType::float32 || is_half(type))
     return std::make_unique<FloatMatMul>(request, product);
   const int threads = request.device.threads();

@@ -37,4 +37,9 @@ bool can_be_blocked(const KernelRequest& request, const Product& product);
 /// has no such blocks for this processor, or they take more memory than the matrix.
 std::unique_ptr<Kernel> make_blocked_matmul(const KernelRequest& request, const Product& product);
 
+/// Such a product where the matrix is small, which takes no longer than a call of oneDNN's product;
+/// null where it is not, or the machine has no AVX2. It depends on the matrix alone, so that a row
+/// has the same product whatever others are with it.
+std::unique_ptr<Kernel> make_panel_matmul(const KernelRequest& request, const Product& product);
+
 }  // namespace autopar::runtime::cpu

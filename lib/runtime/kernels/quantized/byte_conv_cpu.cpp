@@ -12,6 +12,7 @@
 #include "graph/arena.h"
 #include "runtime/device.h"
 #include "runtime/kernels/common/kernel_arguments.h"
+#include "runtime/kernels/cpu/in_threads.h"
 #include "runtime/kernels/movement/transposition_cpu.h"
 #include "runtime/kernels/quantized/byte_finish.h"
 #include "runtime/kernels/quantized/byte_images.h"
@@ -112,15 +113,14 @@ class ByteConv final : public Kernel {
     const ByteImages images = byte_images(io, inputs_.zero, io.scratch);
     const std::int64_t rows = of_.sizes.images * of_.rows.extent;
     const std::int64_t parts = division_.parts();
-#pragma omp parallel num_threads(threads_) if (parts > 1)
-    {
+    in_threads(parts > 1 ? threads_ : 1, [&] {
 #pragma omp for
       for (std::int64_t y = 0; y < rows; ++y) write_padded_row(of_, images, form_, y);
 #pragma omp for nowait
       for (std::int64_t part = 0; part < parts; ++part)
         inputs_.scale ? compute_part<float>(io, images, part)
                       : compute_part<std::int32_t>(io, images, part);
-    }
+    });
   }
 
  private:

@@ -9,6 +9,7 @@
 #include "graph/arena.h"
 #include "runtime/device.h"
 #include "runtime/kernels/common/kernel_arguments.h"
+#include "runtime/kernels/cpu/in_threads.h"
 #include "runtime/kernels/movement/transposition_cpu.h"
 #include "runtime/kernels/product/onednn_product.h"
 #include "runtime/kernels/quantized/byte_conv.h"
@@ -83,8 +84,7 @@ class ByteDepthwise final : public Kernel {
     const std::int64_t window_blocks = (of_.windows() + block_windows - 1) / block_windows;
     constexpr std::int64_t least_work = 1 << 14;
     const bool is_large = of_.windows() * of_.sizes.channels * of_.depth > least_work;
-#pragma omp parallel num_threads(threads_) if (is_large)
-    {
+    in_threads(is_large ? threads_ : 1, [&] {
 #pragma omp for
       for (std::int64_t y = 0; y < rows; ++y) write_padded_row(of_, images, ByteForm::quads, y);
 #pragma omp for nowait
@@ -94,7 +94,7 @@ class ByteDepthwise final : public Kernel {
         inputs_.scale ? compute_block<float>(io, images, channel, window)
                       : compute_block<std::int32_t>(io, images, channel, window);
       }
-    }
+    });
   }
 
  private:

@@ -12,6 +12,7 @@
 #include "graph/arena.h"
 #include "runtime/device.h"
 #include "runtime/kernels/common/kernel_arguments.h"
+#include "runtime/kernels/cpu/in_threads.h"
 #include "runtime/kernels/quantized/byte_finish.h"
 #include "runtime/kernels/quantized/byte_panels.h"
 #include "runtime/kernels/quantized/integers.h"
@@ -85,8 +86,7 @@ class ByteMatMul final : public Kernel {
     const std::int64_t parts = count_parts();
     constexpr std::int64_t least_work = 1 << 16;  // products that are worth waking a thread for
     const bool is_worth_threads = a_rows_ * product_.depth * product_.columns > least_work;
-#pragma omp parallel num_threads(threads_) if (is_worth_threads)
-    {
+    in_threads(is_worth_threads ? threads_ : 1, [&] {
 #pragma omp for nowait
       for (std::int64_t row = 0; row < a_rows_; ++row)
         rows.terms[row] = write_row(io, row, rows.numbers + row * rows.stride);
@@ -98,7 +98,7 @@ class ByteMatMul final : public Kernel {
 #pragma omp barrier
 #pragma omp for nowait
       for (std::int64_t i = 0; i < parts; ++i) compute(io, part(i), rows, panels);
-    }
+    });
   }
 
  private:

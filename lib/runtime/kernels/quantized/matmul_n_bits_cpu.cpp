@@ -10,10 +10,10 @@
 #include <oneapi/dnnl/dnnl.hpp>
 #include <utility>
 
-#include "base/simd_clones.h"
 #include "runtime/device.h"
 #include "runtime/kernels/common/kernel_arguments.h"
 #include "runtime/kernels/cpu/converted.h"
+#include "runtime/kernels/cpu/in_threads.h"
 #include "runtime/kernels/cpu/lanes.h"
 #include "runtime/kernels/quantized/kernels.h"
 
@@ -66,9 +66,7 @@ template <int lanes, int bits, int groups>
     bytes += blocks.bytes_each;
     a += parts * blocks.bytes_each;
   }
-  float sum = 0;
-  for (int lane = 0; lane < lanes; ++lane) sum += sums[lane];
-  return sum;
+  return sum_of_lanes<lanes>(sums);
 }
 
 /// The same of blocks of any size.
@@ -89,25 +87,19 @@ template <int bits>
   return sum;
 }
 
-template <int lanes, int bits>
-struct Dot {
-  [[gnu::always_inline]] static inline void run(const Blocks& blocks, float& sum) {
-    if (blocks.bytes_each % (2 * lanes) == 0)
-      sum = dot_in_lanes<lanes, bits, 2>(blocks);
-    else if (blocks.bytes_each % lanes == 0)
-      sum = dot_in_lanes<lanes, bits, 1>(blocks);
-    else
-      sum = dot_by_element<bits>(blocks);
-  }
-};
-
 /// Where a column's zero points are: packed, numbers, or neither, but the usual ones.
 struct ZeroPoints {
   const std::uint8_t* packed = nullptr;
   const float* numbers = nullptr;
+
+  template <int bits>
+  [[gnu::always_inline]] inline float at(std::int64_t block) const {
+    if (packed != nullptr) return static_cast<float>(packed_number(packed, block, bits));
+    return numbers != nullptr ? numbers[block] : static_cast<float>(1 << (bits - 1));
+  }
 };
 
-/// The same as zero_part(), of packed ones.
+/// The same as zero_part(), of packed zero points.
 template <int bits>
 [[gnu::always_inline]] inline float dot_zeros(const std::uint8_t* packed, const float* scales,
                                               const float* sums, std::int64_t blocks) {
@@ -124,13 +116,16 @@ template <int bits>
 }
 
 /// Sum over blocks of scale times zero point times the sum of a, which is in `sums`.
-AUTOPAR_SIMD_CLONES float zero_part(const Blocks& blocks, const ZeroPoints& zeros, int bits,
-                                    const float* sums) {
+template <int bits>
+[[gnu::always_inline]] inline float zero_part(const Blocks& blocks, const ZeroPoints& zeros,
+                                              const float* sums) {
   const float* const scales = blocks.scales;
-  if (zeros.packed != nullptr)
-    return bits == 2   ? dot_zeros<2>(zeros.packed, scales, sums, blocks.count)
-           : bits == 4 ? dot_zeros<4>(zeros.packed, scales, sums, blocks.count)
-                       : dot_zeros<8>(zeros.packed, scales, sums, blocks.count);
+  if (constexpr std::int64_t few = 16; blocks.count < few) {  // lanes would take longer to add up
+    float sum = 0;
+    for (std::int64_t i = 0; i < blocks.count; ++i) sum += scales[i] * sums[i] * zeros.at<bits>(i);
+    return sum;
+  }
+  if (zeros.packed != nullptr) return dot_zeros<bits>(zeros.packed, scales, sums, blocks.count);
   float sum = 0;
   if (zeros.numbers != nullptr) {
 #pragma omp simd reduction(+ : sum)
@@ -141,6 +136,85 @@ AUTOPAR_SIMD_CLONES float zero_part(const Blocks& blocks, const ZeroPoints& zero
   for (std::int64_t i = 0; i < blocks.count; ++i) sum += scales[i] * sums[i];
   return sum * static_cast<float>(1 << (bits - 1));
 }
+
+/// What one run reads and writes, in floats.
+struct Operands {
+  const float* a = nullptr;
+  const std::uint8_t* b = nullptr;
+  const float* scales = nullptr;
+  const std::uint8_t* packed_zeros = nullptr;
+  const float* zeros = nullptr;
+  const float* bias = nullptr;
+  float* out = nullptr;
+};
+
+ZeroPoints zeros_of(const PackedProduct& of, const Operands& operands, std::int64_t column) {
+  ZeroPoints zeros;
+  if (of.zeros == Zeros::packed) zeros.packed = operands.packed_zeros + column * of.zero_bytes();
+  if (of.zeros == Zeros::numbers) zeros.numbers = operands.zeros + column * of.blocks;
+  return zeros;
+}
+
+/// Rows whose numbers are arranged for dot products with packed columns.
+struct ArrangedRows {
+  const PackedProduct& of;
+  const Operands& operands;
+  const float* arranged;
+
+  /// A row's numbers in whole blocks, and each block's sum.
+  static std::int64_t floats(const PackedProduct& of) { return of.blocks * of.block + of.blocks; }
+};
+
+/// Puts the numbers of a block that share a place in their bytes side by side, zeros behind the
+/// last.
+template <int bits>
+void arrange_in_parts(const PackedProduct& of, const float* row, float* to) {
+  constexpr std::int64_t parts = 8 / bits;
+  const std::int64_t bytes = of.block_bytes();
+  float* const sums = to + of.blocks * of.block;
+  for (std::int64_t block = 0; block < of.blocks; ++block, to += of.block) {
+    const std::int64_t first = block * of.block;
+    const std::int64_t given = std::clamp<std::int64_t>(of.depth - first, 0, of.block);
+    if (given < of.block) std::fill_n(to, of.block, 0.0F);
+    float sum = 0;
+    for (std::int64_t i = 0; i < given; ++i) {
+      to[i % parts * bytes + i / parts] = row[first + i];
+      sum += row[first + i];
+    }
+    sums[block] = sum;
+  }
+}
+
+void arrange(const PackedProduct& of, const float* row, float* to) {
+  if (of.bits == 2) return arrange_in_parts<2>(of, row, to);
+  if (of.bits == 4) return arrange_in_parts<4>(of, row, to);
+  arrange_in_parts<8>(of, row, to);
+}
+
+/// The products of all rows with the columns from `first` up to `last`.
+template <int lanes, int bits>
+struct MultiplyColumns {
+  [[gnu::always_inline]] static inline float dot(const Blocks& blocks) {
+    if (blocks.bytes_each % (2 * lanes) == 0) return dot_in_lanes<lanes, bits, 2>(blocks);
+    if (blocks.bytes_each % lanes == 0) return dot_in_lanes<lanes, bits, 1>(blocks);
+    return dot_by_element<bits>(blocks);
+  }
+
+  [[gnu::always_inline]] static inline void run(const ArrangedRows& rows, std::int64_t first,
+                                                std::int64_t last) {
+    const PackedProduct& of = rows.of;
+    const Operands& operands = rows.operands;
+    for (std::int64_t column = first; column < last; ++column) {
+      Blocks blocks{operands.b + column * of.row_bytes(), rows.arranged,
+                    operands.scales + column * of.blocks, of.blocks, of.block_bytes()};
+      const ZeroPoints zeros = zeros_of(of, operands, column);
+      const float bias = operands.bias != nullptr ? operands.bias[column] : 0.0F;
+      for (std::int64_t row = 0; row < of.rows; ++row, blocks.a += ArrangedRows::floats(of))
+        operands.out[row * of.columns + column] =
+            dot(blocks) + bias - zero_part<bits>(blocks, zeros, blocks.a + of.blocks * of.block);
+    }
+  }
+};
 
 /// Stores the first of both, then the second of both, and so on: a byte's low half comes before its
 /// high half.
@@ -204,12 +278,8 @@ struct Unpack {
   [[gnu::always_inline]] static inline void run(const BlockRange& of, float* out) {
     for (std::int64_t k = 0; k < of.numbers; k += of.block) {
       const std::int64_t block = of.first + k / of.block;
-      float zero = 1 << (bits - 1);
-      if (of.zeros.numbers != nullptr) zero = of.zeros.numbers[block];
-      if (of.zeros.packed != nullptr)
-        zero = static_cast<float>(packed_number(of.zeros.packed, block, bits));
       unpack<lanes, bits>(of.bytes + block * of.block_bytes, std::min(of.block, of.numbers - k),
-                          of.scales[block], zero, out + k);
+                          of.scales[block], of.zeros.at<bits>(block), out + k);
     }
   }
 };
@@ -217,16 +287,20 @@ struct Unpack {
 // Kernels' functions by the number of bits, for this machine.
 
 template <int lanes>
-using Dot2 = Dot<lanes, 2>;
+using MultiplyColumns2 = MultiplyColumns<lanes, 2>;
 template <int lanes>
-using Dot4 = Dot<lanes, 4>;
+using MultiplyColumns4 = MultiplyColumns<lanes, 4>;
 template <int lanes>
-using Dot8 = Dot<lanes, 8>;
+using MultiplyColumns8 = MultiplyColumns<lanes, 8>;
 
-SimdFunction<const Blocks&, float&> dot_of(std::int64_t bits) {
-  return bits == 2   ? function_in_lanes<Dot2, const Blocks&, float&>()
-         : bits == 4 ? function_in_lanes<Dot4, const Blocks&, float&>()
-                     : function_in_lanes<Dot8, const Blocks&, float&>();
+SimdFunction<const ArrangedRows&, std::int64_t, std::int64_t> multiply_columns_of(
+    std::int64_t bits) {
+  return bits == 2   ? function_in_lanes<MultiplyColumns2, const ArrangedRows&, std::int64_t,
+                                       std::int64_t>()
+         : bits == 4 ? function_in_lanes<MultiplyColumns4, const ArrangedRows&, std::int64_t,
+                                         std::int64_t>()
+                     : function_in_lanes<MultiplyColumns8, const ArrangedRows&, std::int64_t,
+                                         std::int64_t>();
 }
 
 template <int lanes>
@@ -241,17 +315,6 @@ SimdFunction<const BlockRange&, float*> unpack_of(std::int64_t bits) {
          : bits == 4 ? function_in_lanes<Unpack4, const BlockRange&, float*>()
                      : function_in_lanes<Unpack8, const BlockRange&, float*>();
 }
-
-/// What one run reads and writes, in floats.
-struct Operands {
-  const float* a = nullptr;
-  const std::uint8_t* b = nullptr;
-  const float* scales = nullptr;
-  const std::uint8_t* packed_zeros = nullptr;
-  const float* zeros = nullptr;
-  const float* bias = nullptr;
-  float* out = nullptr;
-};
 
 class MatMulNBits final : public Kernel {
  public:
@@ -284,9 +347,9 @@ class MatMulNBits final : public Kernel {
   }
 
  private:
-  /// A row's numbers in whole blocks, and each block's sum.
-  std::int64_t arranged_row() const { return of_.blocks * of_.block + of_.blocks; }
-  std::int64_t arranged_bytes() const { return graph::aligned(of_.rows * arranged_row() * 4); }
+  std::int64_t arranged_bytes() const {
+    return graph::aligned(of_.rows * ArrangedRows::floats(of_) * 4);
+  }
   std::int64_t tile_depth_in_blocks() const {
     return std::max<std::int64_t>(1, tile_depth / of_.block);
   }
@@ -294,64 +357,35 @@ class MatMulNBits final : public Kernel {
     return graph::aligned(tile_columns * tile_depth_in_blocks() * of_.block * 4);
   }
 
-  ZeroPoints zeros_of(const Operands& operands, std::int64_t column) const {
-    ZeroPoints zeros;
-    if (of_.zeros == Zeros::packed)
-      zeros.packed = operands.packed_zeros + column * of_.zero_bytes();
-    if (of_.zeros == Zeros::numbers) zeros.numbers = operands.zeros + column * of_.blocks;
-    return zeros;
-  }
-
-  /// Puts the numbers of a block that share a place in their bytes side by side, zeros behind the
-  /// last.
-  void arrange(const float* row, float* to) const {
-    const std::int64_t parts = 8 / of_.bits;
-    const std::int64_t bytes = of_.block_bytes();
-    for (std::int64_t block = 0; block < of_.blocks; ++block) {
-      float sum = 0;
-      for (std::int64_t i = 0; i < of_.block; ++i) {
-        const std::int64_t k = block * of_.block + i;
-        const float x = k < of_.depth ? row[k] : 0.0F;
-        to[block * of_.block + i % parts * bytes + i / parts] = x;
-        sum += x;
-      }
-      to[of_.blocks * of_.block + block] = sum;
-    }
-  }
-
   void run_direct(const Operands& operands, float* arranged) const {
     for (std::int64_t row = 0; row < of_.rows; ++row)
-      arrange(operands.a + row * of_.depth, arranged + row * arranged_row());
-    const auto dot = dot_of(of_.bits);
-    const bool is_large = of_.columns * of_.depth > 16384;
-#pragma omp parallel for num_threads(threads_) schedule(static) if (is_large)
-    for (std::int64_t column = 0; column < of_.columns; ++column) {
-      Blocks blocks{operands.b + column * of_.row_bytes(), arranged,
-                    operands.scales + column * of_.blocks, of_.blocks, of_.block_bytes()};
-      const ZeroPoints zeros = zeros_of(operands, column);
-      const float bias = operands.bias != nullptr ? operands.bias[column] : 0.0F;
-      for (std::int64_t row = 0; row < of_.rows; ++row, blocks.a += arranged_row()) {
-        float& sum = operands.out[row * of_.columns + column];
-        dot(blocks, sum);
-        sum += bias - zero_part(blocks, zeros, of_.bits, blocks.a + of_.blocks * of_.block);
-      }
-    }
+      arrange(of_, operands.a + row * of_.depth, arranged + row * ArrangedRows::floats(of_));
+    const ArrangedRows rows{of_, operands, arranged};
+    const auto multiply = multiply_columns_of(of_.bits);
+    const bool is_large = of_.columns * of_.depth > 65536;
+    const std::int64_t parts = is_large ? threads_ : 1;
+    for_in_threads(threads_, parts, [&](std::int64_t part) {
+      multiply(rows, of_.columns * part / parts, of_.columns * (part + 1) / parts);
+    });
   }
 
   void run_tiles(const Operands& operands, std::byte* memory) const {
     const std::int64_t tiles = (of_.columns + tile_columns - 1) / tile_columns;
-#pragma omp parallel for num_threads(threads_) schedule(dynamic)
-    for (std::int64_t tile = 0; tile < tiles; ++tile) {
-      auto* const weights = reinterpret_cast<float*>(memory + omp_get_thread_num() * tile_bytes());
-      const std::int64_t first = tile * tile_columns;
-      const std::int64_t columns = std::min(tile_columns, of_.columns - first);
-      for (std::int64_t block = 0; block < of_.blocks; block += tile_depth_in_blocks())
-        multiply_tile(operands, first, columns, block, weights);
-      if (operands.bias == nullptr) continue;
-      for (std::int64_t row = 0; row < of_.rows; ++row)
-        for (std::int64_t c = 0; c < columns; ++c)
-          operands.out[row * of_.columns + first + c] += operands.bias[first + c];
-    }
+    in_threads(threads_, [&] {
+#pragma omp for schedule(dynamic)
+      for (std::int64_t tile = 0; tile < tiles; ++tile) {
+        auto* const weights =
+            reinterpret_cast<float*>(memory + omp_get_thread_num() * tile_bytes());
+        const std::int64_t first = tile * tile_columns;
+        const std::int64_t columns = std::min(tile_columns, of_.columns - first);
+        for (std::int64_t block = 0; block < of_.blocks; block += tile_depth_in_blocks())
+          multiply_tile(operands, first, columns, block, weights);
+        if (operands.bias == nullptr) continue;
+        for (std::int64_t row = 0; row < of_.rows; ++row)
+          for (std::int64_t c = 0; c < columns; ++c)
+            operands.out[row * of_.columns + first + c] += operands.bias[first + c];
+      }
+    });
   }
 
   void multiply_tile(const Operands& operands, std::int64_t first, std::int64_t columns,
@@ -362,7 +396,7 @@ class MatMulNBits final : public Kernel {
     for (std::int64_t c = 0; c < columns; ++c) {
       const std::int64_t column = first + c;
       unpack({operands.b + column * of_.row_bytes(), operands.scales + column * of_.blocks,
-              zeros_of(operands, column), first_block, of_.block, of_.block_bytes(), depth},
+              zeros_of(of_, operands, column), first_block, of_.block, of_.block_bytes(), depth},
              weights + c * depth);
     }
     const dnnl::status done =

@@ -11,8 +11,9 @@
 #include "base/simd_clones.h"
 #include "graph/arena.h"
 #include "runtime/device.h"
-#include "runtime/kernels/convolution/conv_tile.h"
+#include "runtime/kernels/cpu/in_threads.h"
 #include "runtime/kernels/cpu/lanes.h"
+#include "runtime/kernels/cpu/panel_tile.h"
 #include "runtime/kernels/recurrent/kernels.h"
 #include "runtime/kernels/recurrent/recurrent_cell.h"
 
@@ -273,8 +274,7 @@ class RecurrentSweep final : public Kernel {
     const std::int64_t most =
         std::min(batch_ * rows_ * of_.hidden_size / least_work, of_.hidden_size / least_units);
     const auto threads = static_cast<int>(std::clamp<std::int64_t>(most, 1, threads_));
-#pragma omp parallel num_threads(threads) if (threads > 1)
-    run.all_steps(omp_get_thread_num(), omp_get_num_threads());
+    in_threads(threads, [&] { run.all_steps(omp_get_thread_num(), omp_get_num_threads()); });
     if (steps_ % 2 != 0 && !resets_before())
       std::memcpy(run.hidden[0], run.hidden[1],
                   static_cast<std::size_t>(batch_ * of_.hidden_size) * 4);

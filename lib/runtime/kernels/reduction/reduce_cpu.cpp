@@ -4,6 +4,7 @@
 #include <span>
 
 #include "runtime/device.h"
+#include "runtime/kernels/cpu/in_threads.h"
 #include "runtime/kernels/cpu/simd.h"
 #include "runtime/kernels/reduction/kernels.h"
 
@@ -140,11 +141,10 @@ class Reduce final : public Kernel {
       return;
     }
     if (side_by_side_ > 1) return reduce_columns(in, out, is_large);
-#pragma omp parallel for num_threads(threads_) if (is_large)
-    for (std::int64_t row = 0; row < rows; ++row) {
+    for_in_threads(is_large ? threads_ : 1, rows, [&](std::int64_t row) {
       const T* from = in + kept_[static_cast<std::size_t>(row)];
       out[row] = finished(neighbours_ ? reduce_row_(from, elements_) : reduce_offsets(from));
-    }
+    });
   }
 
  private:
@@ -165,28 +165,25 @@ class Reduce final : public Kernel {
     const std::int64_t runs = std::ssize(kept_) / side_by_side_;
     const std::int64_t width = std::clamp(std::ssize(kept_) / threads_, least, most);
     const std::int64_t parts = (side_by_side_ + width - 1) / width;
-#pragma omp parallel for collapse(2) num_threads(threads_) if (is_large)
-    for (std::int64_t run = 0; run < runs; ++run)
-      for (std::int64_t part = 0; part < parts; ++part) {
-        const std::int64_t first = part * width;
-        const std::int64_t count = std::min(width, side_by_side_ - first);
-        const std::int64_t row = run * side_by_side_ + first;
-        Wide results[most];
-        reduce_columns_({in + kept_[static_cast<std::size_t>(row)], reduced_, count}, results);
-        for (std::int64_t c = 0; c < count; ++c) out[row + c] = finished(results[c]);
-      }
+    for_in_threads(is_large ? threads_ : 1, runs * parts, [&](std::int64_t i) {
+      const std::int64_t first = i % parts * width;
+      const std::int64_t count = std::min(width, side_by_side_ - first);
+      const std::int64_t row = i / parts * side_by_side_ + first;
+      Wide results[most];
+      reduce_columns_({in + kept_[static_cast<std::size_t>(row)], reduced_, count}, results);
+      for (std::int64_t c = 0; c < count; ++c) out[row + c] = finished(results[c]);
+    });
   }
 
   /// Reduces by all threads.
   Wide reduce_in_parts(const T* from) const {
     constexpr int most_parts = 64;
     const int parts = std::min(threads_, most_parts);
-    Wide results[most_parts];
-#pragma omp parallel for num_threads(threads_)
-    for (int part = 0; part < parts; ++part) {
+    Wide results[most_parts] = {};
+    for_in_threads(threads_, parts, [&](std::int64_t part) {
       const std::int64_t begin = elements_ * part / parts;
       results[part] = reduce_row_(from + begin, elements_ * (part + 1) / parts - begin);
-    }
+    });
     Wide result = results[0];
     for (int part = 1; part < parts; ++part) result = Operation::join(result, results[part]);
     return result;

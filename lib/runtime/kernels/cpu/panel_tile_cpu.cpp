@@ -1,4 +1,4 @@
-#include "runtime/kernels/convolution/conv_tile.h"
+#include "runtime/kernels/cpu/panel_tile.h"
 
 #include <algorithm>
 #include <array>
@@ -144,6 +144,28 @@ ComputeTiles PanelsAtOnce::function(std::int64_t windows) const {
     return tile_function((columns + tile_lanes - 1) / tile_lanes, windows);
   return function_of<panel_columns>(SimdLevel::avx512,
                                     std::make_integer_sequence<int, most_panels>(), count, windows);
+}
+
+void PanelsAtOnce::compute_edge_tile(TileOperands of, std::int64_t windows) const {
+  std::array<float, tile_windows * panel_columns> sums;
+  std::array<float, tile_windows* panel_columns> addends = {};
+  const auto copy_rows = [&](const float* from, std::int64_t from_columns, float* to,
+                             std::int64_t to_columns) {
+    for (std::int64_t i = 0; i < windows; ++i)
+      std::copy_n(from + i * from_columns, columns, to + i * to_columns);
+  };
+  if (of.bias == nullptr) {
+    sums.fill(0);
+    copy_rows(of.out, of.columns, sums.data(), panel_columns);
+  }
+  if (of.addend != nullptr) {
+    copy_rows(of.addend, of.columns, addends.data(), panel_columns);
+    of.addend = addends.data();
+  }
+  float* const out = std::exchange(of.out, sums.data());
+  const std::int64_t out_columns = std::exchange(of.columns, panel_columns);
+  function(windows)(of);
+  copy_rows(sums.data(), panel_columns, out, out_columns);
 }
 
 }  // namespace autopar::runtime::cpu

@@ -5,8 +5,8 @@
 
 #include "runtime/kernels/cpu/lanes.h"
 
-/// The innermost step of a convolution with AVX2 or AVX-512: some windows' products with panels of
-/// weights.
+/// The innermost step of products and convolutions with AVX2 or AVX-512: some windows' products
+/// with panels of weights. A window is what a place of a convolution sees, or a row of a matrix.
 namespace autopar::runtime::cpu {
 
 /// Sums of so many windows and columns fill the registers, with room for weights and an element.
@@ -52,6 +52,18 @@ using ComputeTiles = SimdFunction<const TileOperands&>;
 /// windows each. The machine must have AVX2.
 ComputeTiles tile_function(std::int64_t vectors, std::int64_t windows);
 
+/// Rows, tiles or panels from `begin` up to `end`.
+struct Range {
+  std::int64_t begin;
+  std::int64_t end;
+
+  std::int64_t count() const { return end - begin; }
+  /// One of `parts` nearly equal ones.
+  Range part(std::int64_t number, std::int64_t parts) const {
+    return {begin + count() * number / parts, begin + count() * (number + 1) / parts};
+  }
+};
+
 /// Panels that tiles read at once: as many whole ones as this machine takes, or one that is not
 /// whole.
 struct PanelsAtOnce {
@@ -63,8 +75,13 @@ struct PanelsAtOnce {
   /// The largest count on this machine.
   static std::int64_t most();
 
+  /// Whether the last vector has columns that are not there.
+  bool are_at_edge() const { return columns % tile_lanes != 0; }
+
   /// Computes their columns, and others up to whole vectors.
   ComputeTiles function(std::int64_t windows) const;
+  /// Computes the columns of one tile, and writes no others.
+  void compute_edge_tile(TileOperands of, std::int64_t windows) const;
 };
 
 }  // namespace autopar::runtime::cpu
