@@ -3,23 +3,20 @@
 // where B's rows are a power of two apart, this takes as long as the product.
 
 #include <algorithm>
-#include <cstring>
 #include <optional>
 #include <string_view>
 
-#include "runtime/kernels/cpu/in_threads.h"
 #include "runtime/kernels/cpu/onednn.h"
-#include "runtime/kernels/cpu/simd.h"
 #include "runtime/kernels/product/kernels.h"
 #include "runtime/kernels/product/onednn_product.h"
+#include "runtime/kernels/product/row_by_blocks.h"
 
 namespace autopar::runtime::cpu {
 namespace {
 
 using dnnl::memory;
 
-constexpr std::int64_t block = 8;
-using Lanes [[gnu::vector_size(4 * block)]] = float;
+constexpr std::int64_t block = narrow_block;
 
 /// The product as a convolution of an image one element wide by windows of one element: A's rows
 /// are its places, and its channels are summed over.
@@ -52,57 +49,6 @@ std::optional<memory::desc> blocked_layout(
   return is_blocked ? std::optional(matrix) : std::nullopt;
 }
 
-/// Columns of blocks, and the row that they are multiplied by.
-struct RowByBlocks {
-  const float* row = nullptr;
-  const float* blocks = nullptr;
-  const float* bias = nullptr;  ///< null where nothing is added
-  float* out = nullptr;
-  std::int64_t depth = 0;
-  std::int64_t columns = 0;
-
-  std::int64_t padded_depth() const { return (depth + block - 1) / block * block; }
-};
-
-[[gnu::always_inline]] inline void add_product(Lanes& sums, float x, const float* weights) {
-  Lanes lanes;
-  std::memcpy(&lanes, weights, sizeof lanes);
-  sums += x * lanes;
-}
-
-/// Takes several sums for each column, since an addition waits for the one before it.
-struct MultiplyRow {
-  [[gnu::always_inline]] static inline void run(const RowByBlocks& of, std::int64_t first,
-                                                std::int64_t last) {
-    for (std::int64_t b = first; b < last; ++b) {
-      const float* weights = of.blocks + b * block * of.padded_depth();
-      Lanes sums[block] = {};
-      std::int64_t k = 0;
-      for (; k + block <= of.depth; k += block)
-        for (std::int64_t i = 0; i < block; ++i, weights += block)
-          add_product(sums[i], of.row[k + i], weights);
-      for (; k < of.depth; ++k, weights += block) add_product(sums[0], of.row[k], weights);
-      for (std::int64_t half = block / 2; half > 0; half /= 2)
-        for (std::int64_t i = 0; i < half; ++i) sums[i] += sums[i + half];
-      const std::int64_t column = b * block;
-      for (std::int64_t i = 0; i < std::min(block, of.columns - column); ++i)
-        of.out[column + i] = sums[0][i] + (of.bias != nullptr ? of.bias[column + i] : 0);
-    }
-  }
-};
-
-void multiply_row(const RowByBlocks& of, int threads) {
-  constexpr std::int64_t least_work = 64 * 1024;  // elements that are worth waking a thread for
-  static const auto run =
-      simd_function<MultiplyRow, const RowByBlocks&, std::int64_t, std::int64_t>(simd_level());
-  const std::int64_t count = (of.columns + block - 1) / block;
-  const std::int64_t parts =
-      std::clamp<std::int64_t>(of.columns * of.depth / least_work, 1, threads);
-  for_in_threads(threads, parts, [&](std::int64_t part) {
-    run(of, count * part / parts, count * (part + 1) / parts);
-  });
-}
-
 class BlockedMatMul final : public Kernel {
  public:
   /// `blocks`: B as the convolution reads it.
@@ -125,7 +71,9 @@ class BlockedMatMul final : public Kernel {
     auto* const out = io.outputs[0].as<float>();
     if (product_.rows == 1) {
       const auto* const blocks = reinterpret_cast<const float*>(blocks_.get());
-      return multiply_row({row, blocks, bias, out, product_.depth, product_.columns}, threads_);
+      const std::int64_t padded_depth = (product_.depth + block - 1) / block * block;
+      return multiply_row({row, blocks, bias, out, product_.depth, padded_depth, product_.columns},
+                          block, threads_);
     }
     if (product_.c) convolution_.bind(DNNL_ARG_BIAS, bias);
     convolution_.bind(DNNL_ARG_SRC, row);

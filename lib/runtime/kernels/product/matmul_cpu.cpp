@@ -12,6 +12,7 @@
 #include "runtime/kernels/elementwise/functions.h"
 #include "runtime/kernels/product/kernels.h"
 #include "runtime/kernels/product/onednn_product.h"
+#include "runtime/kernels/product/row_by_blocks.h"
 
 namespace autopar::runtime::cpu {
 
@@ -48,6 +49,17 @@ dnnl::matmul::primitive_desc describe(const Product& product, const memory::desc
   return describe_primitive<dnnl::matmul>(attributes, a, b, out);
 }
 
+/// Whether B lies in blocks of wide_block columns, a row behind the other.
+bool has_wide_blocks(const memory::desc& b) {
+  const onednn::Layout layout = onednn::layout_of(b);
+  const std::size_t column = layout.strides.size() - 1;
+  const auto is_last_of = [&](std::int64_t dim) { return dim == std::ssize(layout.strides) - 1; };
+  return layout.inner_blocks.size() == 2 && layout.inner_blocks[1] == wide_block &&
+         !is_last_of(layout.inner_dims[0]) && is_last_of(layout.inner_dims[1]) &&
+         layout.strides[column - 1] == layout.inner_blocks[0] * wide_block &&
+         layout.strides[column] == layout.padded_dims[column - 1] * wide_block;
+}
+
 /// Whether oneDNN's products read B in blocks.
 bool has_blocks(const Product& product) {
   const auto matmul = describe(product, onednn::any_layout(stored_b(product)));
@@ -58,12 +70,16 @@ bool has_blocks(const Product& product) {
 class FloatMatMul final : public Kernel {
  public:
   FloatMatMul(const KernelRequest& request, const Product& product)
-      : product_(product), float_bytes_(float_bytes(request)) {
+      : threads_(request.device.threads()), product_(product), float_bytes_(float_bytes(request)) {
     if (product.is_empty() || product.depth == 0) return;
     std::vector<int> arguments = {DNNL_ARG_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_DST};
     if (takes_bias(product_)) arguments.push_back(DNNL_ARG_BIAS);
     const dnnl::matmul::primitive_desc packed = pack(request);
-    matmul_ = OnednnPrimitive(kept_b_ ? packed : describe(product, stored_b(product)), arguments);
+    const bool is_row = product.rows == 1 && can_be_blocked(request, product);
+    if (is_row && kept_b_ && has_wide_blocks(packed.weights_desc()))
+      padded_depth_ = onednn::layout_of(packed.weights_desc()).padded_dims.rbegin()[1];
+    else
+      matmul_ = OnednnPrimitive(kept_b_ ? packed : describe(product, stored_b(product)), arguments);
   }
 
   bool reads(std::size_t input) const override { return input != 1 || !kept_b_; }
@@ -72,6 +88,7 @@ class FloatMatMul final : public Kernel {
 
   void run(const KernelIo& io) override {
     if (product_.is_empty()) return;
+    if (padded_depth_ > 0) return multiply_row(io);
     const TensorView& out = io.outputs[0];
     FloatCopies copies(io.scratch + matmul_.scratch_bytes());
     const float* c = product_.c ? copies.load(io.inputs[2]) : nullptr;
@@ -115,8 +132,21 @@ class FloatMatMul final : public Kernel {
     return packed;
   }
 
+  void multiply_row(const KernelIo& io) const {
+    cpu::multiply_row({.row = io.inputs[0].as<const float>(),
+                       .blocks = reinterpret_cast<const float*>(kept_b_.get()),
+                       .bias = product_.c ? io.inputs[2].as<const float>() : nullptr,
+                       .out = io.outputs[0].as<float>(),
+                       .depth = product_.depth,
+                       .padded_depth = padded_depth_,
+                       .columns = product_.columns},
+                      wide_block, threads_);
+  }
+
   OnednnPrimitive matmul_;
   std::shared_ptr<std::byte> kept_b_;  ///< null where the node's own serves
+  std::int64_t padded_depth_ = 0;      ///< of a product of one row without oneDNN; else 0
+  int threads_;
   Product product_;
   std::int64_t float_bytes_;
 };

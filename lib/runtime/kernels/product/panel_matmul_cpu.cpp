@@ -19,7 +19,7 @@ namespace {
 /// Such a matrix stays in the second level of cache beside the rows.
 constexpr std::int64_t most_matrix_bytes = 256 * 1024;
 /// Products of numbers that are worth waking a thread for.
-constexpr std::int64_t least_work = 128 * 1024;
+constexpr std::int64_t least_work = 32 * 1024;
 /// Rows that are read again for the next panels stay in the cache.
 constexpr std::int64_t rows_together = 8 * tile_windows;
 
