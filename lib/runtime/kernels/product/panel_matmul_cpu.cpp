@@ -12,16 +12,19 @@
 #include "runtime/kernels/cpu/simd.h"
 #include "runtime/kernels/product/kernels.h"
 #include "runtime/kernels/product/onednn_product.h"
+#include "runtime/kernels/product/row_by_blocks.h"
 
 namespace autopar::runtime::cpu {
 namespace {
 
-/// Such a matrix stays in the second level of cache beside the rows.
-constexpr std::int64_t most_matrix_bytes = 256 * 1024;
+/// Of larger matrices oneDNN's products are as fast, and with AVX2 faster.
+std::int64_t most_matrix_bytes() {
+  return simd_level() == SimdLevel::avx512 ? 256 * 1024 : 64 * 1024;
+}
 /// Products of numbers that are worth waking a thread for.
 constexpr std::int64_t least_work = 32 * 1024;
-/// Rows that are read again for the next panels stay in the cache.
-constexpr std::int64_t rows_together = 8 * tile_windows;
+/// Numbers of rows that are read again for the next panels, and stay in the second level of cache.
+constexpr std::int64_t most_row_numbers = 128 * 1024;
 
 std::int64_t panels_of(const Product& product) {
   return (product.columns + panel_columns - 1) / panel_columns;
@@ -48,11 +51,11 @@ struct Operands {
 
 /// Computes the columns of panels in some rows.
 void multiply_panels(const Product& of, const Operands& operands, Range rows, std::int64_t panel,
-                     const PanelsAtOnce& together) {
+                     const PanelsAtOnce& at_once) {
   const std::int64_t first_column = panel * panel_columns;
   std::array<float, most_panels* panel_columns> bias = {};
   if (operands.bias != nullptr)
-    std::copy_n(operands.bias + first_column, together.columns, bias.data());
+    std::copy_n(operands.bias + first_column, at_once.columns, bias.data());
   const std::array<Stretch, 1> whole = {{{.offset = 0, .depth = 0, .length = of.depth}}};
   std::array<const float*, tile_windows> seen;
   const float* const weights = operands.panels + first_column * of.depth;
@@ -74,20 +77,22 @@ void multiply_panels(const Product& of, const Operands& operands, Range rows, st
     for (std::int64_t row = in_tile.begin; row < in_tile.end; ++row)
       seen[static_cast<std::size_t>(row - in_tile.begin)] = operands.a + row * of.depth;
     tile.out = operands.out + in_tile.begin * of.columns + first_column;
-    if (together.are_at_edge())
-      together.compute_edge_tile(tile, in_tile.count());
+    if (at_once.are_at_edge())
+      at_once.compute_edge_tile(tile, in_tile.count());
     else
-      together.function(in_tile.count())(tile);
+      at_once.function(in_tile.count())(tile);
   }
 }
 
 void multiply(const Product& of, const Operands& operands, Range rows, Range panels) {
-  for (std::int64_t row = rows.begin; row < rows.end; row += rows_together) {
-    const Range block{row, std::min(row + rows_together, rows.end)};
+  const std::int64_t together =
+      std::max<std::int64_t>(most_row_numbers / of.depth / tile_windows, 1) * tile_windows;
+  for (std::int64_t row = rows.begin; row < rows.end; row += together) {
+    const Range block{row, std::min(row + together, rows.end)};
     for (std::int64_t panel = panels.begin; panel < panels.end;) {
-      const PanelsAtOnce together(panels.end - panel, of.columns - panel * panel_columns);
-      multiply_panels(of, operands, block, panel, together);
-      panel += together.count;
+      const PanelsAtOnce at_once(panels.end - panel, of.columns - panel * panel_columns);
+      multiply_panels(of, operands, block, panel, at_once);
+      panel += at_once.count;
     }
   }
 }
@@ -107,6 +112,15 @@ class PanelMatMul final : public Kernel {
     const Operands operands{
         io.inputs[0].as<const float>(), reinterpret_cast<const float*>(panels_.get()),
         of_.c ? io.inputs[2].as<const float>() : nullptr, io.outputs[0].as<float>()};
+    if (of_.rows == 1)
+      return multiply_row({.row = operands.a,
+                           .blocks = operands.panels,
+                           .bias = operands.bias,
+                           .out = operands.out,
+                           .depth = of_.depth,
+                           .padded_depth = of_.depth,
+                           .columns = of_.columns},
+                          panel_columns, threads_);
     const Range rows{0, of_.rows};
     const Range panels{0, panels_of(of_)};
     const bool splits_rows = of_.rows >= parts_ * tile_windows;
@@ -129,7 +143,7 @@ std::unique_ptr<Kernel> make_panel_matmul(const KernelRequest& request, const Pr
   const std::int64_t bytes =
       panels_of(product) * panel_columns * product.depth * static_cast<std::int64_t>(sizeof(float));
   const bool is_small =
-      bytes <= most_matrix_bytes && bytes <= request.inputs[1].size_bytes() * 9 / 8;
+      bytes <= most_matrix_bytes() && bytes <= request.inputs[1].size_bytes() * 9 / 8;
   if (!is_small || simd_level() == SimdLevel::baseline) return nullptr;
   const auto make_panels = [&] {
     auto panels = request.device.allocate(bytes);

@@ -17,11 +17,12 @@ struct RowByBlocks {
   std::int64_t columns = 0;
 };
 
-/// Of a block where the processor has AVX2 alone, and where it has AVX-512.
+/// Columns of oneDNN's blocks where the processor has AVX2 alone, and where it has AVX-512.
 inline constexpr std::int64_t narrow_block = 8;
 inline constexpr std::int64_t wide_block = 64;
 
-/// By blocks of narrow_block or wide_block columns.
+/// By blocks of narrow_block, panel_columns or wide_block columns; the last need AVX-512 to be
+/// fast.
 void multiply_row(const RowByBlocks& of, std::int64_t block_columns, int threads);
 
 }  // namespace autopar::runtime::cpu

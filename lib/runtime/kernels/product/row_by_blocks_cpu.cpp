@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "runtime/kernels/cpu/in_threads.h"
-#include "runtime/kernels/cpu/lanes.h"
+#include "runtime/kernels/cpu/panel_tile.h"
 
 namespace autopar::runtime::cpu {
 namespace {
@@ -67,9 +67,15 @@ Multiply function_of(SimdLevel level) {
 
 void multiply_row(const RowByBlocks& of, std::int64_t block_columns, int threads) {
   constexpr std::int64_t least_work = 32 * 1024;  // products that are worth waking a thread for
-  static const Multiply narrow = function_of<MultiplyRow<8, 1, 8>>(simd_level());
-  static const Multiply wide = function_of<MultiplyRow<16, 4, 4>>(simd_level());
-  const Multiply run = block_columns == narrow_block ? narrow : wide;
+  static const SimdLevel level = simd_level();
+  static const Multiply narrow = function_of<MultiplyRow<8, 1, 8>>(level);
+  static const Multiply panel = level == SimdLevel::avx512
+                                    ? function_of<MultiplyRow<16, 1, 8>>(level)
+                                    : function_of<MultiplyRow<8, 2, 4>>(level);
+  static const Multiply wide = function_of<MultiplyRow<16, 4, 4>>(level);
+  const Multiply run = block_columns == narrow_block    ? narrow
+                       : block_columns == panel_columns ? panel
+                                                        : wide;
   const std::int64_t count = (of.columns + block_columns - 1) / block_columns;
   const std::int64_t parts =
       std::clamp<std::int64_t>(of.columns * of.depth / least_work, 1, threads);
