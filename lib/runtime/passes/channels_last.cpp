@@ -75,20 +75,9 @@ std::optional<Form> form_of_conv(const Matcher& matcher, const Node& node) {
 /// Whether a node reduces all places of each channel.
 bool reduces_places(const Matcher& matcher, const Node& node) {
   if (!is_onnx(node, "ReduceMax") && !is_onnx(node, "ReduceMean")) return false;
-  const auto rank = static_cast<std::int64_t>(matcher.shape(node.inputs[0]).size());
-  std::vector<std::int64_t> axes = node.ints_attribute("axes", {});
-  if (has_input(node, 1)) {
-    const auto listed = matcher.data(node.inputs[1]);
-    if (!listed || listed->type() != DataType::int64) return false;
-    const auto values = listed->values<std::int64_t>();
-    axes.assign(values.begin(), values.end());
-  }
-  for (std::int64_t& axis : axes)
-    if (axis < 0) axis += rank;
-  std::ranges::sort(axes);
-  std::vector<std::int64_t> places(static_cast<std::size_t>(rank) - 2);
+  std::vector<std::int64_t> places(matcher.shape(node.inputs[0]).size() - 2);
   std::iota(places.begin(), places.end(), 2);
-  return axes == places;
+  return matcher.reduced_axes(node) == places;
 }
 
 /// A mean over all places of each channel, which stays an image.

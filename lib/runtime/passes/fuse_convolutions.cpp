@@ -1,3 +1,7 @@
+#include <algorithm>
+#include <numeric>
+#include <span>
+
 #include "runtime/kernels/common/channels_last.h"
 #include "runtime/passes/matcher.h"
 
@@ -47,6 +51,33 @@ std::optional<Node> with_activation(const Pass& pass, const Node& activation) {
   return pass.if_it_runs(std::move(made));
 }
 
+/// Whether each place of the result is a product of the weights with one of the image.
+bool is_of_single_places(const Matcher& matcher, const Node& convolution) {
+  const auto are = [](const auto& numbers, std::int64_t wanted) {
+    return std::ranges::all_of(numbers, [&](std::int64_t number) { return number == wanted; });
+  };
+  const Shape& weights = matcher.shape(convolution.inputs[1]);
+  return are(std::span(weights).subspan(2), 1) &&
+         weights[1] == matcher.shape(convolution.inputs[0]).back() &&
+         are(convolution.ints_attribute("strides", {}), 1) &&
+         are(convolution.ints_attribute("pads", {}), 0);
+}
+
+/// Largest numbers of a convolution alone need not be stored with all others.
+std::optional<Node> with_maximum(const Pass& pass, const Node& maximum) {
+  const Node* convolution = bare_convolution(pass, maximum.inputs[0]);
+  if (convolution == nullptr || has_input(*convolution, 3) ||
+      !is_of_single_places(pass, *convolution) || !pass.is_constant(convolution->inputs[1]) ||
+      reads_channels_second(*convolution))
+    return std::nullopt;
+  std::vector<std::int64_t> places(pass.shape(maximum.inputs[0]).size() - 2);
+  std::iota(places.begin(), places.end(), 1);
+  if (pass.reduced_axes(maximum) != places) return std::nullopt;
+  Node made = renamed(*convolution, maximum);
+  made.op_type = "ChannelsLastConvMaximum";
+  return pass.if_it_runs(std::move(made));
+}
+
 bool moves_channels_last(const Node& transpose) {
   const std::vector<std::int64_t> permutation = transpose.ints_attribute("perm", {});
   return permutation.size() > 2 && permutation == permutation_to_last(permutation.size());
@@ -73,6 +104,7 @@ void fuse_convolutions(Graph& graph, const KernelTable& kernels) {
   rewrite_nodes(graph, kernels, [](Pass& pass, const Node& node) -> std::optional<Node> {
     if (is_onnx(node, "Add")) return with_addend(pass, node);
     if (is_onnx(node, "Relu") || is_onnx(node, "HardSwish")) return with_activation(pass, node);
+    if (is_onnx(node, "ReduceMax")) return with_maximum(pass, node);
     if (is_convolution(node)) return without_transpose(pass, node);
     return std::nullopt;
   });

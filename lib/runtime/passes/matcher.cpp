@@ -117,6 +117,21 @@ ValueId Matcher::uncast(ValueId value) const {
   return keeps_numbers ? uncast(cast->inputs[0]) : value;
 }
 
+std::optional<std::vector<std::int64_t>> Matcher::reduced_axes(const Node& reduction) const {
+  std::vector<std::int64_t> axes = reduction.ints_attribute("axes", {});
+  if (has_input(reduction, 1)) {
+    const auto listed = data(reduction.inputs[1]);
+    if (!listed || listed->type() != DataType::int64) return std::nullopt;
+    const auto values = listed->values<std::int64_t>();
+    axes.assign(values.begin(), values.end());
+  }
+  const auto rank = static_cast<std::int64_t>(shape(reduction.inputs[0]).size());
+  for (std::int64_t& axis : axes)
+    if (axis < 0) axis += rank;
+  std::ranges::sort(axes);
+  return axes;
+}
+
 std::optional<ValueId> Matcher::mean_of(ValueId value) const {
   const Node* mean = maker(value, "ReduceMean");
   if (mean == nullptr || mean->inputs.size() != 2 || mean->int_attribute("keepdims", 1) == 0)

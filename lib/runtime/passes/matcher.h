@@ -103,6 +103,9 @@ class Matcher {
   ValueId before_widening(ValueId value) const;
   /// The value before all Casts from one floating type to another, which may have rounded it.
   ValueId uncast(ValueId value) const;
+  /// The dimensions that a reduction (ReduceMax, ...) is over, in order; nullopt where these are
+  /// not constant. Empty where the node names none.
+  std::optional<std::vector<std::int64_t>> reduced_axes(const Node& reduction) const;
   /// The input of a mean over the last dimension alone, which is kept.
   std::optional<ValueId> mean_of(ValueId value) const;
 

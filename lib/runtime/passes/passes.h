@@ -58,6 +58,10 @@ using graph::ValueId;
 ///                             [image, height, width, channel], or series [series, place, channel].
 ///                             addend has the result's shape; activation: "Relu" or "HardSwish" of
 ///                             the sum; channels_second (int): 1 where X is as ONNX has it
+///   ChannelsLastConvMaximum(X, W, bias?)
+///                             the largest of all places of such a convolution by windows of one
+///                             place, in steps of 1, all of whose channels are one group. W is a
+///                             constant
 ///   ChannelsLastGroupNormalization(X, scale, bias)
 ///                             as ONNX's GroupNormalization of such images, a group a channel where
 ///                             there is no num_groups
@@ -117,7 +121,8 @@ bool may_move_collectives(const Graph& graph, const KernelTable& kernels);
 std::uint64_t digest_of_moved_collectives(const Graph& graph);
 
 /// Add of another image, and Relu or HardSwish, right after a ChannelsLastConv that nothing else
-/// reads, become its addend and its activation. A Transpose of an image of few channels before
+/// reads, become its addend and its activation; ReduceMax over all places makes it a
+/// ChannelsLastConvMaximum. A Transpose of an image of few channels before
 /// it becomes channels_second.
 void fuse_convolutions(Graph& graph, const KernelTable& kernels);
 

@@ -20,6 +20,10 @@ Serves serves_winograd_conv;
 MakeKernel make_depthwise_conv;
 Serves serves_depthwise_conv;
 
+/// The maximum over all places of such a convolution by windows of one place.
+MakeKernel make_conv_maximum;
+Serves serves_conv_maximum;
+
 /// A Conv of series of float32 as ONNX has them, whose groups are a channel each, in steps of 1.
 MakeKernel make_depthwise_series;
 bool serves_depthwise_series(const KernelRequest& request);

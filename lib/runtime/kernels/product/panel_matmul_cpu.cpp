@@ -1,14 +1,12 @@
 // Products of rows by small constant matrices. The matrix is kept in panels of columns, and tiles
 // of rows and columns stay in registers.
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <array>
 
 #include "runtime/device.h"
 #include "runtime/kernels/cpu/in_threads.h"
-#include "runtime/kernels/cpu/panel_tile.h"
+#include "runtime/kernels/cpu/panel_matrix.h"
 #include "runtime/kernels/cpu/simd.h"
 #include "runtime/kernels/product/kernels.h"
 #include "runtime/kernels/product/onednn_product.h"
@@ -26,20 +24,8 @@ constexpr std::int64_t least_work = 32 * 1024;
 /// Numbers of rows that are read again for the next panels, and stay in the second level of cache.
 constexpr std::int64_t most_row_numbers = 128 * 1024;
 
-std::int64_t panels_of(const Product& product) {
-  return (product.columns + panel_columns - 1) / panel_columns;
-}
-
-/// As [panel, depth, panel_columns], zeros in columns that are not there.
-void write_panels(const Product& product, const float* b, float* panels) {
-  for (std::int64_t panel = 0; panel < panels_of(product); ++panel)
-    for (std::int64_t k = 0; k < product.depth; ++k)
-      for (std::int64_t i = 0; i < panel_columns; ++i) {
-        const std::int64_t column = panel * panel_columns + i;
-        *panels++ = column < product.columns
-                        ? b[k * product.b.row_stride + column * product.b.column_stride]
-                        : 0.0F;
-      }
+PanelMatrix matrix_of(const Product& product) {
+  return {product.depth, product.columns, product.b.row_stride, product.b.column_stride};
 }
 
 struct Operands {
@@ -122,7 +108,7 @@ class PanelMatMul final : public Kernel {
                            .columns = of_.columns},
                           panel_columns, threads_);
     const Range rows{0, of_.rows};
-    const Range panels{0, panels_of(of_)};
+    const Range panels{0, matrix_of(of_).panels()};
     const bool splits_rows = of_.rows >= parts_ * tile_windows;
     for_in_threads(threads_, parts_, [&](std::int64_t part) {
       multiply(of_, operands, splits_rows ? rows.part(part, parts_) : rows,
@@ -140,23 +126,11 @@ class PanelMatMul final : public Kernel {
 }  // namespace
 
 std::unique_ptr<Kernel> make_panel_matmul(const KernelRequest& request, const Product& product) {
-  const std::int64_t bytes =
-      panels_of(product) * panel_columns * product.depth * static_cast<std::int64_t>(sizeof(float));
-  const bool is_small =
-      bytes <= most_matrix_bytes() && bytes <= request.inputs[1].size_bytes() * 9 / 8;
+  const PanelMatrix matrix = matrix_of(product);
+  const bool is_small = matrix.bytes() <= most_matrix_bytes() &&
+                        matrix.bytes() <= request.inputs[1].size_bytes() * 9 / 8;
   if (!is_small || simd_level() == SimdLevel::baseline) return nullptr;
-  const auto make_panels = [&] {
-    auto panels = request.device.allocate(bytes);
-    write_panels(product, request.inputs[1].as<const float>(),
-                 reinterpret_cast<float*>(panels.get()));
-    return panels;
-  };
-  auto panels = request.kept(
-      1,
-      fmt::format("panels of {} columns, {} by {}, strides {}, {}", panel_columns, product.depth,
-                  product.columns, product.b.row_stride, product.b.column_stride),
-      bytes, make_panels);
-  return std::make_unique<PanelMatMul>(product, request.device.threads(), std::move(panels));
+  return std::make_unique<PanelMatMul>(product, request.device.threads(), matrix.kept(request, 1));
 }
 
 }  // namespace autopar::runtime::cpu

@@ -296,6 +296,40 @@ TEST_CASE("Points are computed one by one, and their maximum needs no order of c
   CHECK(operators(moved(network)) == "Transpose ChannelsLastConv ChannelsLastConv Relu ReduceMax");
 }
 
+TEST_CASE("Only the largest place of each channel is kept of a product of single places") {
+  const auto is_fused = [](auto make_convolution, Ints axes, std::int64_t keepdims) {
+    Network network;
+    const ValueId x = network.conv(network.in("x", {2, 16, 5, 6}), 24, 3);
+    const ValueId y = make_convolution(network, x);
+    Shape to = network.shape(y);
+    for (const std::int64_t axis : axes) to[static_cast<std::size_t>(axis)] = 1;
+    if (keepdims == 0)
+      for (std::size_t i = axes.size(); i-- > 0;) to.erase(to.begin() + axes[i]);
+    network.ends(
+        network.op("ReduceMax", {y, network.integers(axes)}, to, {{"keepdims", keepdims}}));
+    return count(fused(network), "ChannelsLastConvMaximum") == 1;
+  };
+  const auto conv = [](std::int64_t taps, std::int64_t stride, std::int64_t groups) {
+    return [=](Network& network, ValueId x) {
+      return network.conv(x, 48, taps, stride, groups, taps == stride);
+    };
+  };
+  const bool is_served = cpu::simd_level() != cpu::SimdLevel::baseline;
+  CHECK(is_fused(conv(1, 1, 1), {2, 3}, 0) == is_served);
+  CHECK(is_fused(conv(1, 1, 1), {2, 3}, 1) == is_served);
+  CHECK_FALSE(is_fused(conv(1, 1, 1), {2}, 1));
+  CHECK_FALSE(is_fused(conv(1, 1, 1), {1, 2}, 1));
+  CHECK_FALSE(is_fused(conv(3, 1, 1), {2, 3}, 1));
+  CHECK_FALSE(is_fused(conv(1, 2, 1), {2, 3}, 1));
+  CHECK_FALSE(is_fused(conv(1, 1, 2), {2, 3}, 1));
+  const auto read_twice = [&](Network& network, ValueId x) {
+    const ValueId y = conv(1, 1, 1)(network, x);
+    network.ends(network.unary("Neg", y));
+    return y;
+  };
+  CHECK_FALSE(is_fused(read_twice, {2, 3}, 1));
+}
+
 TEST_CASE("Relu is taken of maxima alone, whatever they are of") {
   const float nan = std::numeric_limits<float>::quiet_NaN();
   const float inf = std::numeric_limits<float>::infinity();

@@ -264,6 +264,59 @@ TEST_CASE("A Conv with channels last takes HardSwish along") {
   }
 }
 
+TEST_CASE("The largest of all places of a Conv under one tap equals loops, NaN included") {
+  if (cpu::simd_level() == cpu::SimdLevel::baseline) return;
+  Random random(10);
+  constexpr double infinity = std::numeric_limits<double>::infinity();
+  constexpr double special[] = {std::numeric_limits<double>::quiet_NaN(), infinity, -infinity};
+  for (int round = 0; round < 150; ++round) {
+    const std::int64_t images = pick(random, 1, 3);
+    const std::int64_t places = pick(random, 1, 40);
+    const std::int64_t channels = pick(random, 1, 70);
+    const std::int64_t columns = pick(random, 1, 150);
+    const DataType type = DataType::float32;
+    Tensor in = random_in(type, {images, places, channels}, random, -1, 1);
+    if (round % 7 == 0) {
+      std::vector<double> values = doubles(in);
+      values[values.size() / 2] = special[round / 7 % 3];
+      in = tensor_of(type, in.shape(), values);
+    }
+    const Tensor weights = random_in(type, {columns, channels, 1}, random, -1, 1);
+    const Tensor bias = random_in(type, {columns}, random, -1, 1);
+    NodeRun node{"ChannelsLastConvMaximum", {}, {in, weights}, {{type, {images, columns}}}, {1}};
+    node.domain = passes::internal_domain;
+    node.threads = 1 + round % 3;
+    const bool has_bias = round % 2 == 0;
+    if (has_bias) node.inputs.emplace_back(bias);
+    CAPTURE(round, images, places, channels, columns);
+    const std::vector<double> found = doubles(run_node(node).front());
+    RandomWindows one_tap;
+    one_tap.in = one_tap.out = {places};
+    one_tap.taps = one_tap.strides = one_tap.dilations = {1};
+    one_tap.begin_pads = {0};
+    const std::vector<double> sums =
+        channels_last_sums(one_tap, in, weights, {images, places, columns});
+    for (std::int64_t image = 0; image < images; ++image)
+      for (std::int64_t column = 0; column < columns; ++column) {
+        double largest = -infinity;
+        for (std::int64_t place = 0; place < places; ++place) {
+          const double sum =
+              sums[static_cast<std::size_t>((image * places + place) * columns + column)];
+          if (std::isnan(sum) || sum > largest) largest = sum;
+          if (std::isnan(largest)) break;
+        }
+        if (has_bias) largest += number_at(bias, static_cast<std::size_t>(column));
+        const double result = found[static_cast<std::size_t>(image * columns + column)];
+        if (std::isnan(largest))
+          REQUIRE(std::isnan(result));
+        else if (std::isinf(largest))
+          REQUIRE(result == largest);
+        else
+          REQUIRE(result == Approx(largest).margin(1e-4));
+      }
+  }
+}
+
 TEST_CASE(
     "A Conv with channels last of a channel a group, under windows of many taps, equals loops") {
   Random random(6);

@@ -1,0 +1,141 @@
+// The maximum over all places of what a convolution by windows of one place makes: a product whose
+// rows are places. Its results stay in the cache.
+
+#include <algorithm>
+#include <array>
+
+#include "runtime/device.h"
+#include "runtime/kernels/common/kernel_arguments.h"
+#include "runtime/kernels/convolution/kernels.h"
+#include "runtime/kernels/cpu/in_threads.h"
+#include "runtime/kernels/cpu/panel_matrix.h"
+#include "runtime/kernels/reduction/reduction.h"
+
+namespace autopar::runtime::cpu {
+namespace {
+
+using reductions::Max;
+
+constexpr std::int64_t most_columns = most_panels * panel_columns;
+
+/// Takes the numbers of a tile's windows into the largest of each column.
+struct TakeLargest {
+  [[gnu::always_inline]] static inline void run(const float* sums, std::int64_t windows,
+                                                float* largest) {
+    for (std::int64_t i = 0; i < windows; ++i, sums += most_columns)
+      for (std::int64_t c = 0; c < most_columns; ++c) largest[c] = Max::take(largest[c], sums[c]);
+  }
+};
+
+struct Operands {
+  const float* images;
+  const float* panels;
+  const float* bias;  ///< null where nothing is added
+  float* out;
+};
+
+/// Of images [images, places, matrix.depth].
+struct PlaceMaximum {
+  PanelMatrix matrix;
+  std::int64_t images = 0;
+  std::int64_t places = 0;
+
+  std::int64_t groups() const {
+    return (matrix.panels() + PanelsAtOnce::most() - 1) / PanelsAtOnce::most();
+  }
+
+  /// Writes the columns of a group of panels for an image.
+  void compute(const Operands& operands, std::int64_t image, std::int64_t group) const {
+    const std::int64_t last = std::min(matrix.panels(), (group + 1) * PanelsAtOnce::most());
+    for (std::int64_t panel = group * PanelsAtOnce::most(); panel < last;) {
+      const std::int64_t first_column = panel * panel_columns;
+      const PanelsAtOnce at_once(last - panel, matrix.columns - first_column);
+      const std::array largest = largest_of(operands, image, panel, at_once);
+      std::copy_n(largest.data(), at_once.columns,
+                  operands.out + image * matrix.columns + first_column);
+      panel += at_once.count;
+    }
+  }
+
+  std::array<float, most_columns> largest_of(const Operands& operands, std::int64_t image,
+                                             std::int64_t panel,
+                                             const PanelsAtOnce& at_once) const {
+    static const auto take =
+        simd_function<TakeLargest, const float*, std::int64_t, float*>(simd_level());
+    const float* const weights = operands.panels + panel * matrix.panel_floats();
+    std::array<float, most_columns> bias = {};
+    if (operands.bias != nullptr)
+      std::copy_n(operands.bias + panel * panel_columns, at_once.columns, bias.data());
+    std::array<float, most_columns> largest;
+    largest.fill(Max::start<float>);
+    std::array<float, tile_windows* most_columns> sums = {};
+    const std::array<Stretch, 1> whole = {{{.offset = 0, .depth = 0, .length = matrix.depth}}};
+    std::array<const float*, tile_windows> seen;
+    const TileOperands tile{.tiles = 1,
+                            .windows = seen.data(),
+                            .channel = 0,
+                            .stretches = whole,
+                            .panel = weights,
+                            .panel_floats = matrix.panel_floats(),
+                            .bias = bias.data(),
+                            .addend = nullptr,
+                            .out = sums.data(),
+                            .columns = most_columns,
+                            .has_relu = false,
+                            .ahead = {.begin = reinterpret_cast<const char*>(weights), .step = 0}};
+    const std::int64_t tiles = (places + tile_windows - 1) / tile_windows;
+    for (std::int64_t i = 0; i < tiles; ++i) {
+      const Range in_tile = Range{0, places}.part(i, tiles);
+      for (std::int64_t place = in_tile.begin; place < in_tile.end; ++place)
+        seen[static_cast<std::size_t>(place - in_tile.begin)] =
+            operands.images + (image * places + place) * matrix.depth;
+      at_once.function(in_tile.count())(tile);
+      take(sums.data(), in_tile.count(), largest.data());
+    }
+    return largest;
+  }
+};
+
+class ConvMaximum final : public Kernel {
+ public:
+  ConvMaximum(const PlaceMaximum& of, int threads, std::shared_ptr<std::byte> panels)
+      : of_(of), threads_(threads), panels_(std::move(panels)) {}
+
+  bool reads(std::size_t input) const override { return input != 1; }
+
+  void run(const KernelIo& io) override {
+    const Operands operands{io.inputs[0].as<const float>(),
+                            reinterpret_cast<const float*>(panels_.get()),
+                            optional_data<const float>(io.inputs, 2), io.outputs[0].as<float>()};
+    for_in_threads(threads_, of_.images * of_.groups(), [&](std::int64_t task) {
+      of_.compute(operands, task / of_.groups(), task % of_.groups());
+    });
+  }
+
+ private:
+  PlaceMaximum of_;
+  int threads_;
+  std::shared_ptr<std::byte> panels_;
+};
+
+}  // namespace
+
+bool serves_conv_maximum(const graph::Node&, std::span<const TensorView> inputs,
+                         std::span<const TensorView> outputs) {
+  return simd_level() != SimdLevel::baseline && inputs[0].type == DataType::float32 &&
+         inputs[0].elements() > 0 && outputs[0].elements() > 0;
+}
+
+std::unique_ptr<Kernel> make_conv_maximum(const KernelRequest& request) {
+  const Shape& images = request.inputs[0].shape;
+  const std::int64_t depth = images.back();
+  const PlaceMaximum of{.matrix = {.depth = depth,
+                                   .columns = request.inputs[1].shape[0],
+                                   .row_stride = 1,
+                                   .column_stride = depth},
+                        .images = images[0],
+                        .places = request.inputs[0].elements() / images[0] / depth};
+  return std::make_unique<ConvMaximum>(of, request.device.threads(), of.matrix.kept(request, 1));
+}
+
+}  // namespace autopar::runtime::cpu
