@@ -96,17 +96,21 @@ Form form_of_mean(const Matcher& matcher, const Node& node) {
   return form;
 }
 
-/// A reduction of all places, which stand before the channels then.
-Form form_of_reduction(Graph& graph, const Node& node) {
+bool is_maximum_of_places(const Matcher& matcher, const Node& node) {
+  return is_onnx(node, "GlobalMaxPool") ||
+         (is_onnx(node, "ReduceMax") && reduces_places(matcher, node));
+}
+
+/// A maximum of all places, which stand before the channels then.
+Form form_of_maximum(Graph& graph, const Node& node) {
   Form form{node, {0}, node.int_attribute("keepdims", 1) != 0};
+  form.node.op_type = "ReduceMax";
   std::vector<std::int64_t> places(graph.value(node.inputs[0]).shape.size() - 2);
   std::iota(places.begin(), places.end(), 1);
-  if (has_input(node, 1))
-    form.node.inputs[1] = graph.add_constant(
-        node.name + ":places",
-        graph::Tensor::of_int64({static_cast<std::int64_t>(places.size())}, places));
-  else
-    form.node.attributes["axes"] = std::move(places);
+  form.node.inputs.resize(2);
+  form.node.inputs[1] = graph.add_constant(
+      node.name + ":places",
+      graph::Tensor::of_int64({static_cast<std::int64_t>(places.size())}, places));
   return form;
 }
 
@@ -162,8 +166,8 @@ std::optional<Form> form_of_elementwise(const Pass& pass, const Node& node) {
 
 std::optional<Form> find_form(const Pass& pass, const Node& node, Collectives collectives) {
   if (node.outputs.size() != 1 || node.inputs.empty()) return std::nullopt;
-  if (is_onnx(node, "ReduceMax") && is_image(pass, node.inputs[0]) && reduces_places(pass, node))
-    return form_of_reduction(pass.graph, node);
+  if (is_maximum_of_places(pass, node) && is_image(pass, node.inputs[0]))
+    return form_of_maximum(pass.graph, node);
   if (!is_image(pass, node.outputs[0])) return std::nullopt;
   if (is_onnx(node, "Conv")) return form_of_conv(pass, node);
   if (is_onnx(node, "Concat")) return form_of_concat(pass, node);

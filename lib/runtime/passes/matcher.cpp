@@ -118,13 +118,11 @@ ValueId Matcher::uncast(ValueId value) const {
 }
 
 std::optional<std::vector<std::int64_t>> Matcher::reduced_axes(const Node& reduction) const {
-  std::vector<std::int64_t> axes = reduction.ints_attribute("axes", {});
-  if (has_input(reduction, 1)) {
-    const auto listed = data(reduction.inputs[1]);
-    if (!listed || listed->type() != DataType::int64) return std::nullopt;
-    const auto values = listed->values<std::int64_t>();
-    axes.assign(values.begin(), values.end());
-  }
+  if (!has_input(reduction, 1)) return std::vector<std::int64_t>();
+  const auto listed = data(reduction.inputs[1]);
+  if (!listed || listed->type() != DataType::int64) return std::nullopt;
+  const auto values = listed->values<std::int64_t>();
+  std::vector<std::int64_t> axes(values.begin(), values.end());
   const auto rank = static_cast<std::int64_t>(shape(reduction.inputs[0]).size());
   for (std::int64_t& axis : axes)
     if (axis < 0) axis += rank;

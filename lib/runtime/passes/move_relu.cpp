@@ -6,8 +6,9 @@ namespace {
 /// Whether it makes the largest of elements of its first input, and nothing else. A maximum of no
 /// elements is -inf, of which Relu would make 0.
 bool is_maximum(const Matcher& matcher, const Node& node) {
-  return (is_onnx(node, "ReduceMax") || is_onnx(node, "MaxPool")) && node.outputs.size() == 1 &&
-         graph::num_elements(matcher.shape(node.inputs[0])) > 0;
+  return (is_onnx(node, "ReduceMax") || is_onnx(node, "MaxPool") ||
+          is_onnx(node, "GlobalMaxPool")) &&
+         node.outputs.size() == 1 && graph::num_elements(matcher.shape(node.inputs[0])) > 0;
 }
 
 }  // namespace

@@ -294,6 +294,14 @@ TEST_CASE("Points are computed one by one, and their maximum needs no order of c
   network.ends(network.op("ReduceMax", {features, network.integers({2})}, {2, 32},
                           {{"keepdims", std::int64_t{0}}}));
   CHECK(operators(moved(network)) == "Transpose ChannelsLastConv ChannelsLastConv Relu ReduceMax");
+
+  Network global;
+  const ValueId made = global.conv(global.conv(global.in("x", {2, 3, 5, 7}), 16, 1), 32, 1);
+  global.ends(global.op("GlobalMaxPool", {global.unary("Relu", made)}, {2, 32, 1, 1}));
+  const Graph graph = after(global.graph, {passes::move_relus_behind_maxima});
+  CHECK(operators(graph) == "Conv Conv GlobalMaxPool Relu");
+  CHECK(operators(after(graph, {passes::move_channels_last})) ==
+        "Transpose ChannelsLastConv ChannelsLastConv ReduceMax Relu Reshape");
 }
 
 TEST_CASE("Only the largest place of each channel is kept of a product of single places") {
