@@ -125,7 +125,13 @@ class Reduce final : public Kernel {
     const auto& strides = dimensions.reduced.strides;
     neighbours_ = strides.empty() || (strides.size() == 1 && strides.back() == 1);
     if (neighbours_) return;
-    reduced_ = offsets(dimensions.reduced);
+    StridedShape apart = dimensions.reduced;
+    if (strides.back() == 1) {
+      run_ = apart.dims.back();
+      apart.dims.pop_back();
+      apart.strides.pop_back();
+    }
+    reduced_ = offsets(apart);
     const StridedShape& kept = dimensions.kept;
     if (!kept.dims.empty() && kept.strides.back() == 1) side_by_side_ = kept.dims.back();
   }
@@ -154,7 +160,11 @@ class Reduce final : public Kernel {
 
   Wide reduce_offsets(const T* from) const {
     Wide result = start_of<T, Operation>();
-    for (const std::int64_t offset : reduced_) result = take<T, Operation>(result, from[offset]);
+    if (run_ == 1)
+      for (const std::int64_t offset : reduced_) result = take<T, Operation>(result, from[offset]);
+    else
+      for (const std::int64_t offset : reduced_)
+        result = Operation::join(result, reduce_row_(from + offset, run_));
     return result;
   }
 
@@ -194,7 +204,8 @@ class Reduce final : public Kernel {
   std::vector<std::int64_t> kept_;     ///< where rows begin in the input
   std::int64_t elements_;              ///< of a row
   bool neighbours_ = false;            ///< they lie together
-  std::vector<std::int64_t> reduced_;  ///< where they lie, if not
+  std::vector<std::int64_t> reduced_;  ///< where they lie, if not: runs of them
+  std::int64_t run_ = 1;               ///< elements that lie together there
   std::int64_t side_by_side_ = 1;      ///< rows, if their elements do not lie together
   int threads_;
 };
