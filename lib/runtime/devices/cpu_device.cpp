@@ -1,6 +1,7 @@
 #include "runtime/devices/cpu_device.h"
 
 #include <omp.h>
+#include <sys/mman.h>
 
 #include <algorithm>
 #include <array>
@@ -57,6 +58,13 @@ class CpuStridedCopies final : public StridedCopies {
   std::vector<cpu::StridedCopy> copies_;
   int threads_;
 };
+
+constexpr std::size_t huge_page = std::size_t{2} << 20;
+
+/// Loops over large tensors look pages up less often then. Where the system has none, small ones do.
+void ask_for_huge_pages(std::byte* memory, std::size_t bytes) {
+  if (bytes >= huge_page) ::madvise(memory, bytes / huge_page * huge_page, MADV_HUGEPAGE);
+}
 
 using Clock = std::chrono::steady_clock;
 
@@ -226,10 +234,12 @@ CpuDevice::CpuDevice(int threads)
 CpuDevice::~CpuDevice() { omp_set_num_threads(threads_before_); }
 
 std::shared_ptr<std::byte> CpuDevice::allocate(std::int64_t bytes) {
-  constexpr std::align_val_t alignment{64};
+  constexpr std::size_t line = 64;
   const auto size = static_cast<std::size_t>(std::max<std::int64_t>(bytes, 1));
-  return {static_cast<std::byte*>(::operator new(size, alignment)),
-          [](std::byte* memory) { ::operator delete(memory, alignment); }};
+  const std::align_val_t alignment{size < huge_page ? line : huge_page};
+  auto* const memory = static_cast<std::byte*>(::operator new(size, alignment));
+  ask_for_huge_pages(memory, size);
+  return {memory, [alignment](std::byte* of) { ::operator delete(of, alignment); }};
 }
 
 void CpuDevice::write(std::byte* to, std::span<const std::byte> from) { copy_bytes(to, from); }
