@@ -61,7 +61,8 @@ class CpuStridedCopies final : public StridedCopies {
 
 constexpr std::size_t huge_page = std::size_t{2} << 20;
 
-/// Loops over large tensors look pages up less often then. Where the system has none, small ones do.
+/// Loops over large tensors look pages up less often then. Where the system has none, small ones
+/// do.
 void ask_for_huge_pages(std::byte* memory, std::size_t bytes) {
   if (bytes >= huge_page) ::madvise(memory, bytes / huge_page * huge_page, MADV_HUGEPAGE);
 }

@@ -16,7 +16,7 @@ namespace {
 
 using reductions::Max;
 
-constexpr std::int64_t most_columns = most_panels * panel_columns;
+constexpr std::int64_t most_columns = PanelProduct::most_columns;
 
 /// Takes the numbers of a tile's windows into the largest of each column.
 struct TakeLargest {
@@ -46,51 +46,30 @@ struct PlaceMaximum {
 
   /// Writes the columns of a group of panels for an image.
   void compute(const Operands& operands, std::int64_t image, std::int64_t group) const {
-    const std::int64_t last = std::min(matrix.panels(), (group + 1) * PanelsAtOnce::most());
-    for (std::int64_t panel = group * PanelsAtOnce::most(); panel < last;) {
-      const std::int64_t first_column = panel * panel_columns;
-      const PanelsAtOnce at_once(last - panel, matrix.columns - first_column);
-      const std::array largest = largest_of(operands, image, panel, at_once);
-      std::copy_n(largest.data(), at_once.columns,
-                  operands.out + image * matrix.columns + first_column);
-      panel += at_once.count;
+    const std::int64_t first = group * PanelsAtOnce::most();
+    Range left{first, std::min(matrix.panels(), first + PanelsAtOnce::most())};
+    while (left.count() > 0) {
+      const PanelProduct product(matrix, operands.panels, left, operands.bias);
+      const std::array largest =
+          largest_of(product, operands.images + image * places * matrix.depth);
+      std::copy_n(largest.data(), product.columns(),
+                  operands.out + image * matrix.columns + product.first_column());
+      left.begin += product.panels();
     }
   }
 
-  std::array<float, most_columns> largest_of(const Operands& operands, std::int64_t image,
-                                             std::int64_t panel,
-                                             const PanelsAtOnce& at_once) const {
+  std::array<float, most_columns> largest_of(const PanelProduct& product,
+                                             const float* image) const {
     static const auto take =
         simd_function<TakeLargest, const float*, std::int64_t, float*>(simd_level());
-    const float* const weights = operands.panels + panel * matrix.panel_floats();
-    std::array<float, most_columns> bias = {};
-    if (operands.bias != nullptr)
-      std::copy_n(operands.bias + panel * panel_columns, at_once.columns, bias.data());
     std::array<float, most_columns> largest;
     largest.fill(Max::start<float>);
     std::array<float, tile_windows* most_columns> sums = {};
-    const std::array<Stretch, 1> whole = {{{.offset = 0, .depth = 0, .length = matrix.depth}}};
-    std::array<const float*, tile_windows> seen;
-    const TileOperands tile{.tiles = 1,
-                            .windows = seen.data(),
-                            .channel = 0,
-                            .stretches = whole,
-                            .panel = weights,
-                            .panel_floats = matrix.panel_floats(),
-                            .bias = bias.data(),
-                            .addend = nullptr,
-                            .out = sums.data(),
-                            .columns = most_columns,
-                            .has_relu = false,
-                            .ahead = {.begin = reinterpret_cast<const char*>(weights), .step = 0}};
     const std::int64_t tiles = (places + tile_windows - 1) / tile_windows;
     for (std::int64_t i = 0; i < tiles; ++i) {
-      const Range in_tile = Range{0, places}.part(i, tiles);
-      for (std::int64_t place = in_tile.begin; place < in_tile.end; ++place)
-        seen[static_cast<std::size_t>(place - in_tile.begin)] =
-            operands.images + (image * places + place) * matrix.depth;
-      at_once.function(in_tile.count())(tile);
-      take(sums.data(), in_tile.count(), largest.data());
+      const Range tile = Range{0, places}.part(i, tiles);
+      product.multiply(image + tile.begin * matrix.depth, tile.count(), sums.data(), most_columns);
+      take(sums.data(), tile.count(), largest.data());
     }
     return largest;
   }

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <array>
+
 #include "runtime/kernel.h"
 #include "runtime/kernels/cpu/panel_tile.h"
 
@@ -21,6 +23,31 @@ struct PanelMatrix {
 
   /// The panels of the request's input, which is constant.
   std::shared_ptr<std::byte> kept(const KernelRequest& request, std::size_t input) const;
+};
+
+/// Products of rows with the columns of as many panels as are read at once. Rows have the matrix's
+/// depth and follow one another.
+class PanelProduct {
+ public:
+  /// The most columns of one.
+  static constexpr std::int64_t most_columns = most_panels * panel_columns;
+
+  /// Begins with `panels.begin`. `bias` is one number for each column of the matrix, or null.
+  PanelProduct(const PanelMatrix& matrix, const float* kept, Range panels, const float* bias);
+
+  std::int64_t panels() const { return at_once_.count; }
+  std::int64_t first_column() const { return first_column_; }
+  std::int64_t columns() const { return at_once_.columns; }
+
+  /// Writes the products of up to tile_windows rows, which are `out_columns` floats apart.
+  void multiply(const float* rows, std::int64_t count, float* out, std::int64_t out_columns) const;
+
+ private:
+  std::int64_t depth_;
+  std::int64_t first_column_;
+  PanelsAtOnce at_once_;
+  const float* weights_;
+  std::array<float, most_columns> bias_ = {};
 };
 
 }  // namespace autopar::runtime::cpu

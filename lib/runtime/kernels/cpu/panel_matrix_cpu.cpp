@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "runtime/device.h"
 
 namespace autopar::runtime::cpu {
@@ -28,6 +30,38 @@ std::shared_ptr<std::byte> PanelMatrix::kept(const KernelRequest& request,
                  reinterpret_cast<float*>(made.get()));
     return made;
   });
+}
+
+PanelProduct::PanelProduct(const PanelMatrix& matrix, const float* kept, Range panels,
+                           const float* bias)
+    : depth_(matrix.depth),
+      first_column_(panels.begin * panel_columns),
+      at_once_(panels.count(), matrix.columns - first_column_),
+      weights_(kept + panels.begin * matrix.panel_floats()) {
+  if (bias != nullptr) std::copy_n(bias + first_column_, columns(), bias_.data());
+}
+
+void PanelProduct::multiply(const float* rows, std::int64_t count, float* out,
+                            std::int64_t out_columns) const {
+  const std::array<Stretch, 1> whole = {{{.offset = 0, .depth = 0, .length = depth_}}};
+  std::array<const float*, tile_windows> seen;
+  for (std::int64_t i = 0; i < count; ++i) seen[static_cast<std::size_t>(i)] = rows + i * depth_;
+  const TileOperands tile{.tiles = 1,
+                          .windows = seen.data(),
+                          .channel = 0,
+                          .stretches = whole,
+                          .panel = weights_,
+                          .panel_floats = depth_ * panel_columns,
+                          .bias = bias_.data(),
+                          .addend = nullptr,
+                          .out = out,
+                          .columns = out_columns,
+                          .has_relu = false,
+                          .ahead = {.begin = reinterpret_cast<const char*>(weights_), .step = 0}};
+  if (at_once_.are_at_edge())
+    at_once_.compute_edge_tile(tile, count);
+  else
+    at_once_.function(count)(tile);
 }
 
 }  // namespace autopar::runtime::cpu

@@ -2,7 +2,6 @@
 // of rows and columns stay in registers.
 
 #include <algorithm>
-#include <array>
 
 #include "runtime/device.h"
 #include "runtime/kernels/cpu/in_threads.h"
@@ -35,50 +34,21 @@ struct Operands {
   float* out;
 };
 
-/// Computes the columns of panels in some rows.
-void multiply_panels(const Product& of, const Operands& operands, Range rows, std::int64_t panel,
-                     const PanelsAtOnce& at_once) {
-  const std::int64_t first_column = panel * panel_columns;
-  std::array<float, most_panels* panel_columns> bias = {};
-  if (operands.bias != nullptr)
-    std::copy_n(operands.bias + first_column, at_once.columns, bias.data());
-  const std::array<Stretch, 1> whole = {{{.offset = 0, .depth = 0, .length = of.depth}}};
-  std::array<const float*, tile_windows> seen;
-  const float* const weights = operands.panels + first_column * of.depth;
-  TileOperands tile{.tiles = 1,
-                    .windows = seen.data(),
-                    .channel = 0,
-                    .stretches = whole,
-                    .panel = weights,
-                    .panel_floats = of.depth * panel_columns,
-                    .bias = bias.data(),
-                    .addend = nullptr,
-                    .out = nullptr,
-                    .columns = of.columns,
-                    .has_relu = false,
-                    .ahead = {.begin = reinterpret_cast<const char*>(weights), .step = 0}};
-  const std::int64_t tiles = (rows.count() + tile_windows - 1) / tile_windows;
-  for (std::int64_t i = 0; i < tiles; ++i) {
-    const Range in_tile = rows.part(i, tiles);
-    for (std::int64_t row = in_tile.begin; row < in_tile.end; ++row)
-      seen[static_cast<std::size_t>(row - in_tile.begin)] = operands.a + row * of.depth;
-    tile.out = operands.out + in_tile.begin * of.columns + first_column;
-    if (at_once.are_at_edge())
-      at_once.compute_edge_tile(tile, in_tile.count());
-    else
-      at_once.function(in_tile.count())(tile);
-  }
-}
-
-void multiply(const Product& of, const Operands& operands, Range rows, Range panels) {
+void multiply(const PanelMatrix& matrix, const Operands& operands, Range rows, Range panels) {
   const std::int64_t together =
-      std::max<std::int64_t>(most_row_numbers / of.depth / tile_windows, 1) * tile_windows;
-  for (std::int64_t row = rows.begin; row < rows.end; row += together) {
-    const Range block{row, std::min(row + together, rows.end)};
-    for (std::int64_t panel = panels.begin; panel < panels.end;) {
-      const PanelsAtOnce at_once(panels.end - panel, of.columns - panel * panel_columns);
-      multiply_panels(of, operands, block, panel, at_once);
-      panel += at_once.count;
+      std::max<std::int64_t>(most_row_numbers / matrix.depth / tile_windows, 1) * tile_windows;
+  for (std::int64_t first = rows.begin; first < rows.end; first += together) {
+    const Range block{first, std::min(first + together, rows.end)};
+    const std::int64_t tiles = (block.count() + tile_windows - 1) / tile_windows;
+    for (Range left = panels; left.count() > 0;) {
+      const PanelProduct product(matrix, operands.panels, left, operands.bias);
+      for (std::int64_t i = 0; i < tiles; ++i) {
+        const Range tile = block.part(i, tiles);
+        product.multiply(operands.a + tile.begin * matrix.depth, tile.count(),
+                         operands.out + tile.begin * matrix.columns + product.first_column(),
+                         matrix.columns);
+      }
+      left.begin += product.panels();
     }
   }
 }
@@ -86,10 +56,12 @@ void multiply(const Product& of, const Operands& operands, Range rows, Range pan
 class PanelMatMul final : public Kernel {
  public:
   PanelMatMul(const Product& product, int threads, std::shared_ptr<std::byte> panels)
-      : of_(product),
+      : matrix_(matrix_of(product)),
+        rows_{0, product.rows},
+        has_bias_(product.c),
         threads_(threads),
-        parts_(
-            std::clamp<std::int64_t>(of_.rows * of_.depth * of_.columns / least_work, 1, threads)),
+        parts_(std::clamp<std::int64_t>(product.rows * product.depth * product.columns / least_work,
+                                        1, threads)),
         panels_(std::move(panels)) {}
 
   bool reads(std::size_t input) const override { return input != 1; }
@@ -97,27 +69,28 @@ class PanelMatMul final : public Kernel {
   void run(const KernelIo& io) override {
     const Operands operands{
         io.inputs[0].as<const float>(), reinterpret_cast<const float*>(panels_.get()),
-        of_.c ? io.inputs[2].as<const float>() : nullptr, io.outputs[0].as<float>()};
-    if (of_.rows == 1)
+        has_bias_ ? io.inputs[2].as<const float>() : nullptr, io.outputs[0].as<float>()};
+    if (rows_.count() == 1)
       return multiply_row({.row = operands.a,
                            .blocks = operands.panels,
                            .bias = operands.bias,
                            .out = operands.out,
-                           .depth = of_.depth,
-                           .padded_depth = of_.depth,
-                           .columns = of_.columns},
+                           .depth = matrix_.depth,
+                           .padded_depth = matrix_.depth,
+                           .columns = matrix_.columns},
                           panel_columns, threads_);
-    const Range rows{0, of_.rows};
-    const Range panels{0, matrix_of(of_).panels()};
-    const bool splits_rows = of_.rows >= parts_ * tile_windows;
+    const Range panels{0, matrix_.panels()};
+    const bool splits_rows = rows_.count() >= parts_ * tile_windows;
     for_in_threads(threads_, parts_, [&](std::int64_t part) {
-      multiply(of_, operands, splits_rows ? rows.part(part, parts_) : rows,
+      multiply(matrix_, operands, splits_rows ? rows_.part(part, parts_) : rows_,
                splits_rows ? panels : panels.part(part, parts_));
     });
   }
 
  private:
-  Product of_;
+  PanelMatrix matrix_;
+  Range rows_;
+  bool has_bias_;
   int threads_;
   std::int64_t parts_;
   std::shared_ptr<std::byte> panels_;
