@@ -6,6 +6,7 @@
 #include <onnx/defs/operator_sets_training.h>
 
 #include <algorithm>
+#include <iterator>
 #include <limits>
 #include <string_view>
 #include <utility>
@@ -31,9 +32,10 @@ static_assert(std::ranges::is_sorted(onnx_schemas, {}, name_of));
 /// The newest version up to `newest`, or null.
 const OnnxSchema* find_row(std::string_view domain, std::string_view op_type, int newest) {
   const OnnxSchema* found = nullptr;
-  for (const OnnxSchema& row :
-       std::ranges::equal_range(onnx_schemas, std::pair(domain, op_type), {}, name_of))
-    if (row.version <= newest && (found == nullptr || row.version > found->version)) found = &row;
+  const std::pair name(domain, op_type);
+  const auto* row = std::ranges::lower_bound(onnx_schemas, name, {}, name_of);
+  for (; row != std::end(onnx_schemas) && name_of(*row) == name; ++row)
+    if (row->version <= newest && (found == nullptr || row->version > found->version)) found = row;
   return found;
 }
 
