@@ -68,17 +68,22 @@ CoreSet parse_cores(const std::string& what, const std::string& text) {
 
 CoreSet cores_of_process() {
   CoreSet cores;
+  read_cores_of_process(cores);
+  return cores;
+}
+
+void read_cores_of_process(CoreSet& cores) {
+  cores.clear();
   for (const char* variable : {"OMP_PROC_BIND", "OMP_PLACES", "GOMP_CPU_AFFINITY"})
-    if (std::getenv(variable) != nullptr) return cores;
+    if (std::getenv(variable) != nullptr) return;
   cpu_set_t set;
   CPU_ZERO(&set);
   if (sched_getaffinity(0, sizeof set, &set) == 0)
     for (int core = 0; core < CPU_SETSIZE; ++core)
       if (CPU_ISSET(core, &set)) cores.push_back(core);
-  return cores;
 }
 
-bool try_to_bind_thread(const CoreSet& cores) noexcept {
+bool try_to_bind_thread(std::span<const int> cores) noexcept {
   cpu_set_t set;
   CPU_ZERO(&set);
   for (const int core : cores) CPU_SET(core, &set);

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <filesystem>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -17,11 +18,13 @@ CoreSet parse_cores(const std::string& what, const std::string& text);
 /// Those on which this process may run, by its affinity; none where that is not known: on a machine
 /// with more cores than a mask has places, and where libgomp has bound the calling thread alone.
 CoreSet cores_of_process();
+/// The same into a set, which takes no more memory if it had as many.
+void read_cores_of_process(CoreSet& cores);
 /// Lets the calling thread, and threads that it starts, run on these alone. Throws Error where none
 /// of them can be used.
 void bind_thread(const CoreSet& cores);
 /// The same, but answers whether it could.
-bool try_to_bind_thread(const CoreSet& cores) noexcept;
+bool try_to_bind_thread(std::span<const int> cores) noexcept;
 
 /// Cores for each of its users, at least 1: each core is shared by those whose set has it.
 std::size_t share_of_cores(const std::vector<CoreSet>& sets_of_users, std::size_t user);

@@ -29,6 +29,11 @@ constexpr OnnxSchema onnx_schemas[] = {
 constexpr auto name_of(const OnnxSchema& row) { return std::pair(row.domain, row.op_type); }
 static_assert(std::ranges::is_sorted(onnx_schemas, {}, name_of));
 
+/// ONNX declares operators of preview domains together.
+std::string_view declared_domain(std::string_view domain) {
+  return domain.starts_with(onnx::AI_ONNX_PREVIEW_DOMAIN) ? onnx::AI_ONNX_PREVIEW_DOMAIN : domain;
+}
+
 /// The newest version up to `newest`, or null.
 const OnnxSchema* find_row(std::string_view domain, std::string_view op_type, int newest) {
   const OnnxSchema* found = nullptr;
@@ -49,17 +54,20 @@ SchemaRegistry& SchemaRegistry::instance() {
 // NOLINTNEXTLINE(google-default-arguments)
 const onnx::OpSchema* SchemaRegistry::GetSchema(const std::string& op_type, int newest,
                                                 const std::string& domain) const {
-  const OnnxSchema* const row = find_row(domain, op_type, newest);
+  const OnnxSchema* const row = find_row(declared_domain(domain), op_type, newest);
   const std::scoped_lock lock(mutex_);
   if (row == nullptr) {
     const auto added = added_.find({domain, op_type});
     return added != added_.end() && added->second.SinceVersion() <= newest ? &added->second
                                                                            : nullptr;
   }
-  if (const auto made = of_onnx_.find(row); made != of_onnx_.end()) return &made->second;
-  onnx::OpSchema schema = row->make();
-  schema.Finalize();
-  return &of_onnx_.emplace(row, std::move(schema)).first->second;
+  auto made = of_onnx_.find(row);
+  if (made == of_onnx_.end()) {
+    onnx::OpSchema schema = row->make();
+    schema.Finalize();
+    made = of_onnx_.emplace(row, std::move(schema)).first;
+  }
+  return made->second.domain() == domain ? &made->second : nullptr;
 }
 
 bool SchemaRegistry::knows(const std::string& op_type, const std::string& domain) const {

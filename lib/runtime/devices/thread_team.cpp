@@ -16,44 +16,47 @@ constexpr std::chrono::milliseconds between_looks{2};
 
 constexpr int stays = -1;
 
-/// By thread, the core that each of them is on.
-std::vector<int> cores_of_threads(int threads) {
-  std::vector<int> cores(static_cast<std::size_t>(threads), stays);
-#pragma omp parallel num_threads(threads)
-  cores[static_cast<std::size_t>(omp_get_thread_num())] = sched_getcpu();
-  return cores;
-}
-
 }  // namespace
 
-std::vector<int> moves_apart(const std::vector<int>& cores, const CoreSet& usable) {
-  std::vector<int> moves(cores.size(), stays);
-  std::vector<int> taken = cores;
-  for (auto thread = cores.begin(); thread != cores.end(); ++thread) {
-    if (std::find(cores.begin(), thread, *thread) == thread) continue;
-    const auto free = std::ranges::find_if(
-        usable, [&](int core) { return std::ranges::find(taken, core) == taken.end(); });
-    if (free == usable.end()) break;
-    moves[static_cast<std::size_t>(thread - cores.begin())] = *free;
-    taken.push_back(*free);
+void find_moves_apart(std::span<const int> cores, const CoreSet& usable, std::span<int> moves) {
+  std::ranges::fill(moves, stays);
+  const auto is_taken = [&](int core) {
+    return std::ranges::find(cores, core) != cores.end() ||
+           std::ranges::find(moves, core) != moves.end();
+  };
+  for (std::size_t thread = 0; thread < cores.size(); ++thread) {
+    const auto before = cores.first(thread);
+    if (std::ranges::find(before, cores[thread]) == before.end()) continue;
+    const auto free = std::ranges::find_if_not(usable, is_taken);
+    if (free == usable.end()) return;
+    moves[thread] = *free;
   }
-  return moves;
 }
 
-void move_threads_apart(int threads, const CoreSet& usable) {
-  if (std::ssize(usable) < threads) return;
-  const std::vector<int> moves = moves_apart(cores_of_threads(threads), usable);
-  if (std::ranges::count(moves, stays) == threads) return;
-#pragma omp parallel num_threads(threads)
-  if (const int core = moves[static_cast<std::size_t>(omp_get_thread_num())];
-      core != stays && try_to_bind_thread({core}))
-    try_to_bind_thread(usable);  // it stays there as long as the kernel sees no reason to move it
-}
+ThreadTeam::ThreadTeam(int threads)
+    : threads_(threads),
+      usable_(cores_of_process()),
+      cores_(static_cast<std::size_t>(threads)),
+      moves_(cores_) {}
 
 void ThreadTeam::move_apart() {
   if (threads_ < 2 || Clock::now() < next_look_) return;
-  move_threads_apart(threads_, cores_of_process());
+  read_cores_of_process(usable_);
+  move_apart_now(usable_);
   next_look_ = Clock::now() + between_looks;
+}
+
+void ThreadTeam::move_apart_now(const CoreSet& usable) {
+  if (std::ssize(usable) < threads_) return;
+  std::ranges::fill(cores_, stays);
+#pragma omp parallel num_threads(threads_)
+  cores_[static_cast<std::size_t>(omp_get_thread_num())] = sched_getcpu();
+  find_moves_apart(cores_, usable, moves_);
+  if (std::ranges::count(moves_, stays) == threads_) return;
+#pragma omp parallel num_threads(threads_)
+  if (const int core = moves_[static_cast<std::size_t>(omp_get_thread_num())];
+      core != stays && try_to_bind_thread(std::span(&core, 1)))
+    try_to_bind_thread(usable);  // it stays there as long as the kernel sees no reason to move it
 }
 
 }  // namespace autopar::runtime

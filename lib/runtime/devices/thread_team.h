@@ -1,6 +1,7 @@
 #pragma once
 
 #include <chrono>
+#include <span>
 #include <vector>
 
 #include "base/usable_cores.h"
@@ -9,16 +10,12 @@ namespace autopar::runtime {
 
 /// By thread, given the core that each is on: where to move it so that no two share one, as long as
 /// there are usable cores without any; -1 where it stays.
-std::vector<int> moves_apart(const std::vector<int>& cores, const CoreSet& usable);
+void find_moves_apart(std::span<const int> cores, const CoreSet& usable, std::span<int> moves);
 
-/// Moves threads of the calling one's loops that share a core to usable ones that have none, where
-/// there are as many as threads. All may run on any of those afterwards.
-void move_threads_apart(int threads, const CoreSet& usable);
-
-/// The threads that share the calling one's loops.
+/// The threads that share the calling one's loops. To look after them takes no memory.
 class ThreadTeam {
  public:
-  explicit ThreadTeam(int threads) : threads_(threads) {}
+  explicit ThreadTeam(int threads);
 
   int threads() const { return threads_; }
 
@@ -27,11 +24,17 @@ class ThreadTeam {
   /// awake too briefly for the kernel to move it: the same happens in every loop. Does nothing
   /// where threads are bound.
   void move_apart();
+  /// Moves threads that share a core to usable ones that have none, where there are as many as
+  /// threads. All may run on any of those afterwards.
+  void move_apart_now(const CoreSet& usable);
 
  private:
   using Clock = std::chrono::steady_clock;
 
   int threads_;
+  CoreSet usable_;
+  std::vector<int> cores_;  ///< by thread, the one that it is on
+  std::vector<int> moves_;
   Clock::time_point next_look_;
 };
 

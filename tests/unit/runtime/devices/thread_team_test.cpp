@@ -9,6 +9,12 @@
 namespace autopar::runtime {
 namespace {
 
+std::vector<int> moves_apart(const std::vector<int>& cores, const CoreSet& usable) {
+  std::vector<int> moves(cores.size());
+  find_moves_apart(cores, usable, moves);
+  return moves;
+}
+
 TEST_CASE("threads that share a core move to cores that have none") {
   CHECK(moves_apart({0, 0}, {0, 1}) == std::vector{-1, 1});
   CHECK(moves_apart({3, 1, 3, 1, 3}, {0, 1, 2, 3, 4}) == std::vector{-1, -1, 0, 2, 4});
@@ -34,12 +40,13 @@ TEST_CASE("threads that moved apart may run where they could before") {
   REQUIRE(sched_getaffinity(0, sizeof all, &all) == 0);
   const CoreSet usable = cores_of_process();
   if (usable.size() < 2) return;
-  move_threads_apart(2, usable);  // starts them
+  ThreadTeam team(2);
+  team.move_apart_now(usable);  // starts them
   cpu_set_t one_core;
   CPU_ZERO(&one_core);
   CPU_SET(usable[0], &one_core);
   bind_all_threads(one_core);
-  move_threads_apart(2, usable);
+  team.move_apart_now(usable);
   int may_run_anywhere = 0;
   for (const auto& task : std::filesystem::directory_iterator("/proc/self/task")) {
     cpu_set_t after;
