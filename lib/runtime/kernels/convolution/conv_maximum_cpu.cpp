@@ -34,7 +34,7 @@ struct Operands {
   float* out;
 };
 
-/// Of images [images, places, matrix.depth].
+/// The maxima over places of images [images, places, matrix.depth].
 struct PlaceMaximum {
   PanelMatrix matrix;
   std::int64_t images = 0;

@@ -14,7 +14,8 @@
 namespace autopar::runtime::cpu {
 namespace {
 
-/// Of larger matrices oneDNN's products are as fast, and with AVX2 faster.
+/// The largest matrix whose products are faster so; oneDNN's of larger ones are as fast, and with
+/// AVX2 faster.
 std::int64_t most_matrix_bytes() {
   return simd_level() == SimdLevel::avx512 ? 256 * 1024 : 64 * 1024;
 }
