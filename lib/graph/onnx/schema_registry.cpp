@@ -3,7 +3,6 @@
 #include <onnx/defs/operator_sets.h>
 #include <onnx/defs/operator_sets_ml.h>
 #include <onnx/defs/operator_sets_preview.h>
-#include <onnx/defs/operator_sets_training.h>
 
 #include <algorithm>
 #include <iterator>
@@ -56,11 +55,9 @@ const onnx::OpSchema* SchemaRegistry::GetSchema(const std::string& op_type, int 
                                                 const std::string& domain) const {
   const OnnxSchema* const row = find_row(declared_domain(domain), op_type, newest);
   const std::scoped_lock lock(mutex_);
-  if (row == nullptr) {
-    const auto added = added_.find({domain, op_type});
-    return added != added_.end() && added->second.SinceVersion() <= newest ? &added->second
-                                                                           : nullptr;
-  }
+  if (const auto added = added_.find({domain, op_type}); added != added_.end())
+    return added->second.SinceVersion() <= newest ? &added->second : nullptr;
+  if (row == nullptr) return nullptr;
   auto made = of_onnx_.find(row);
   if (made == of_onnx_.end()) {
     onnx::OpSchema schema = row->make();

@@ -2,9 +2,9 @@
 
 #include <cstdint>
 
-/// Work that the threads of a rank share. One thread needs no region of OpenMP: to end one costs a
-/// call of the kernel of the system, even if there is nobody to wake, which is longer than many an
-/// operator of a small model takes.
+/// Work that the threads of a rank share. One thread opens no region of OpenMP: libgomp ends each
+/// with a system call, even where nobody waits, which takes longer than many an operator of a small
+/// model.
 namespace autopar::runtime::cpu {
 
 /// Calls body() in each thread; within it, `omp for` shares loops among them.

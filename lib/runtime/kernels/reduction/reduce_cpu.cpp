@@ -149,7 +149,7 @@ class Reduce final : public Kernel {
     if (side_by_side_ > 1) return reduce_columns(in, out, is_large);
     for_in_threads(is_large ? threads_ : 1, rows, [&](std::int64_t row) {
       const T* from = in + kept_[static_cast<std::size_t>(row)];
-      out[row] = finished(neighbours_ ? reduce_row_(from, elements_) : reduce_offsets(from));
+      out[row] = finished(neighbours_ ? reduce_row_(from, elements_) : reduce_runs(from));
     });
   }
 
@@ -158,13 +158,20 @@ class Reduce final : public Kernel {
 
   T finished(Wide result) const { return narrowed<T>(Operation::finish(result, elements_)); }
 
-  Wide reduce_offsets(const T* from) const {
+  /// Reduces the runs of a row: long ones each by itself, short ones side by side.
+  Wide reduce_runs(const T* from) const {
+    constexpr std::int64_t most_short = 512;
     Wide result = start_of<T, Operation>();
-    if (run_ == 1)
+    if (run_ == 1) {
       for (const std::int64_t offset : reduced_) result = take<T, Operation>(result, from[offset]);
-    else
+    } else if (run_ <= most_short) {
+      Wide results[most_short];
+      reduce_columns_({from, reduced_, run_}, results);
+      for (std::int64_t i = 0; i < run_; ++i) result = Operation::join(result, results[i]);
+    } else {
       for (const std::int64_t offset : reduced_)
         result = Operation::join(result, reduce_row_(from + offset, run_));
+    }
     return result;
   }
 

@@ -56,6 +56,10 @@ TEST_CASE("A schema is added once, and what is not known is null") {
   CHECK_FALSE(registry.knows("Twice", ""));
   CHECK(registry.knows("Momentum", "ai.onnx.preview.training"));
   CHECK_FALSE(registry.knows("Momentum", "ai.onnx.preview"));
+  registry.add(onnx::OpSchema("Momentum", __FILE__, __LINE__)
+                   .SetDomain("ai.onnx.preview.own")
+                   .SinceVersion(1));
+  CHECK(registry.knows("Momentum", "ai.onnx.preview.own"));
   CHECK_THROWS_AS(registry.add(schema()), onnx::SchemaError);
 }
 
