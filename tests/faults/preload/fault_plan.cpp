@@ -128,7 +128,8 @@ class FaultPlan {
           kill(getpid(), SIGKILL);
           break;
         case Rule::Action::stop:
-          kill(getpid(), SIGSTOP);
+          // To this thread: one to the process may go to another, and this one runs on until then.
+          raise(SIGSTOP);
           break;
       }
     }
