@@ -29,6 +29,21 @@ __device__ __forceinline__ std::uint32_t pack_halves(float first, float second) 
 #endif
 }
 
+/// The first pair of halves less the second.
+template <typename T>
+__device__ __forceinline__ std::uint32_t subtract_pairs(std::uint32_t x, std::uint32_t y) {
+#if defined(__CUDA_ARCH__)
+  using Pair = std::conditional_t<std::is_same_v<T, Float16>, __half2, __nv_bfloat162>;
+  const Pair pair = __hsub2(reinterpret_cast<const Pair&>(x), reinterpret_cast<const Pair&>(y));
+  return reinterpret_cast<const std::uint32_t&>(pair);
+#else
+  const auto number = [](std::uint32_t bits) {
+    return to_float(T{static_cast<std::uint16_t>(bits)});
+  };
+  return pack_halves<T>(number(x) - number(y), number(x >> 16) - number(y >> 16));
+#endif
+}
+
 /// c += a b for a [16, 16], b [16, 8], c [16, 8], each lane with its part of them. With g = lane /
 /// 4 and t = lane % 4: a[0] has row g, columns 2t and 2t + 1; a[1] row g + 8; a[2] and a[3] the
 /// same rows, columns 8 further. b[0] has column g, rows 2t and 2t + 1; b[1] rows 8 further. c[0],
