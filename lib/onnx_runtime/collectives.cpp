@@ -9,7 +9,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <cstring>
+#include <algorithm>
 #include <map>
 #include <numeric>
 #include <string>
@@ -128,20 +128,11 @@ ReduceOp reduce_op(const Node& node) {
   return found->second;
 }
 
-/// The output of an operator that works in place, with the input's values.
-HostTensor copied(const Call& call) {
-  HostTensor output = call.output(call.input.shape);
-  const std::int64_t bytes = bytes_of(call.input);
-  if (output.data != call.input.data && bytes > 0)
-    std::memcpy(output.data, call.input.data, static_cast<std::size_t>(bytes));
-  return output;
-}
-
 void all_reduce(Call& call) {
   HostCommunicator& communicator = meet(call, group_of(call.node));
-  const HostTensor output = copied(call);
-  communicator.all_reduce(output.data, graph::num_elements(output.shape), output.type,
-                          reduce_op(call.node));
+  const HostTensor output = call.output(call.input.shape);
+  communicator.all_reduce(call.input.data, output.data, graph::num_elements(output.shape),
+                          output.type, reduce_op(call.node));
 }
 
 void broadcast(Call& call) {
@@ -150,8 +141,11 @@ void broadcast(Call& call) {
   if (root < 0 || root >= std::ssize(group.ranks))
     refuse(call.node, "has a root outside its group");
   HostCommunicator& communicator = meet(call, group);
-  const HostTensor output = copied(call);
-  communicator.broadcast(output.data, bytes_of(output), static_cast<int>(root));
+  const HostTensor output = call.output(call.input.shape);
+  const std::int64_t bytes = bytes_of(output);
+  if (communicator.rank() == root && output.data != call.input.data)
+    std::copy_n(call.input.data, bytes, output.data);
+  communicator.broadcast(output.data, bytes, static_cast<int>(root));
 }
 
 void all_gather(Call& call) {

@@ -94,14 +94,16 @@ DeviceCommunicator& CollectiveContext::group(const std::vector<int>& ranks) {
 bool all_agree(HostCommunicator& host, bool mine) {
   host.barrier();
   std::int32_t agreed = mine ? 1 : 0;
-  host.all_reduce(reinterpret_cast<std::byte*>(&agreed), 1, graph::DataType::int32, ReduceOp::min);
+  host.all_reduce(reinterpret_cast<std::byte*>(&agreed), reinterpret_cast<std::byte*>(&agreed), 1,
+                  graph::DataType::int32, ReduceOp::min);
   return agreed != 0;
 }
 
 bool are_all_alike(HostCommunicator& host, std::uint64_t mine) {
   host.barrier();
   std::array<std::uint64_t, 2> of_all = {mine, ~mine};  // their maxima, ~least being the second
-  host.all_reduce(reinterpret_cast<std::byte*>(of_all.data()), 2, graph::DataType::uint64,
+  host.all_reduce(reinterpret_cast<std::byte*>(of_all.data()),
+                  reinterpret_cast<std::byte*>(of_all.data()), 2, graph::DataType::uint64,
                   ReduceOp::max);
   return of_all[0] == ~of_all[1];
 }

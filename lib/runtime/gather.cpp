@@ -21,7 +21,8 @@ std::vector<nlohmann::json> gather_json(const nlohmann::json& mine, HostCommunic
 }
 
 void take_slowest(std::span<double> seconds, HostCommunicator& world) {
-  world.all_reduce(reinterpret_cast<std::byte*>(seconds.data()), std::ssize(seconds),
+  world.all_reduce(reinterpret_cast<std::byte*>(seconds.data()),
+                   reinterpret_cast<std::byte*>(seconds.data()), std::ssize(seconds),
                    graph::DataType::float64, ReduceOp::max);
 }
 

@@ -52,7 +52,7 @@ double median(std::vector<double> values) {
 
 void all_reduce(HostCommunicator& world, std::vector<std::byte>& data) {
   const std::int64_t elements = std::ssize(data) / 4;
-  world.all_reduce(data.data(), elements, DataType::float32, ReduceOp::sum);
+  world.all_reduce(data.data(), data.data(), elements, DataType::float32, ReduceOp::sum);
 }
 
 void send_there_and_back(HostCommunicator& world, std::vector<std::byte>& data) {

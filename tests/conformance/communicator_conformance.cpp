@@ -144,9 +144,13 @@ class Group {
 
   void all_reduce(DataType type, std::int64_t elements, ReduceOp op) const {
     Bytes data = tensor_of(me_, type, 0, elements);
-    communicator_.all_reduce(data.data(), elements, type, op);
-    expect(data == reduced_tensor(type, 0, elements, op), "all-reduce of {} {}", elements,
-           name_of(type));
+    const Bytes expected = reduced_tensor(type, 0, elements, op);
+    Bytes reduced(data.size());
+    communicator_.all_reduce(data.data(), reduced.data(), elements, type, op);
+    expect(reduced == expected, "all-reduce of {} {}", elements, name_of(type));
+    expect(data == tensor_of(me_, type, 0, elements), "what an all-reduce reads stays");
+    communicator_.all_reduce(data.data(), data.data(), elements, type, op);
+    expect(data == expected, "all-reduce in place of {} {}", elements, name_of(type));
   }
 
   void reduce_scatter(DataType type, const Counts& blocks, ReduceOp op) const {
@@ -210,7 +214,7 @@ class Group {
     for (const DataType type : {DataType::float32, DataType::float64, DataType::float16,
                                 DataType::bfloat16, DataType::int32}) {
       Bytes data = encode(type, rank == 0 ? 3 * size : 0);
-      communicator_.all_reduce(data.data(), 1, type, ReduceOp::mean);
+      communicator_.all_reduce(data.data(), data.data(), 1, type, ReduceOp::mean);
       expect(data == encode(type, 3), "mean of {}", name_of(type));
     }
   }
@@ -318,7 +322,8 @@ void check_long_messages(HostCommunicator& world, Reductions reductions) {
 void check_half_precision(HostCommunicator& world) {
   const auto largest = std::uint16_t{0x7BFF};
   std::uint16_t value = world.rank() == 1 ? largest | 0x8000U : world.rank() < 3 ? largest : 0U;
-  world.all_reduce(reinterpret_cast<std::byte*>(&value), 1, DataType::float16, ReduceOp::sum);
+  world.all_reduce(reinterpret_cast<std::byte*>(&value), reinterpret_cast<std::byte*>(&value), 1,
+                   DataType::float16, ReduceOp::sum);
   const bool cancels = world.size() >= 3;
   if (cancels || world.size() == 1) expect(value == largest, "sum of halves is {:#x}", value);
 }
@@ -329,7 +334,8 @@ void check_order_of_sums(HostCommunicator& world) {
   float expected = value_of(0);
   for (int rank = 1; rank < world.size(); ++rank) expected += value_of(rank);
   float sum = value_of(world.rank());
-  world.all_reduce(reinterpret_cast<std::byte*>(&sum), 1, DataType::float32, ReduceOp::sum);
+  world.all_reduce(reinterpret_cast<std::byte*>(&sum), reinterpret_cast<std::byte*>(&sum), 1,
+                   DataType::float32, ReduceOp::sum);
   expect(sum == expected, "the sum is {} on rank {}, and {} in rank order", sum, world.rank(),
          expected);
 }
@@ -519,7 +525,7 @@ void call_collective(HostCommunicator& world, int number) {
     case 0:
       return world.barrier();
     case 1:
-      return world.all_reduce(in.data(), world.size(), DataType::uint8, ReduceOp::sum);
+      return world.all_reduce(in.data(), in.data(), world.size(), DataType::uint8, ReduceOp::sum);
     case 2:
       return world.all_gather(in.data(), out.data(), one);
     case 3:

@@ -107,7 +107,8 @@ void compute(HostCommunicator& world) {
   const int other = 1 - world.rank();
   std::vector<float> values(20, 1.0F);
   world.barrier();
-  world.all_reduce(bytes_of(values), 20, graph::DataType::float32, runtime::ReduceOp::sum);
+  world.all_reduce(bytes_of(values), bytes_of(values), 20, graph::DataType::float32,
+                   runtime::ReduceOp::sum);
   if (world.rank() == 0) world.send(bytes_of(values), 80, other);
   if (world.rank() == 1) world.receive(bytes_of(values), 80, other);
   if (world.rank() == 1) world.send(bytes_of(values), 80, other);

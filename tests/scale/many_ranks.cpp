@@ -44,7 +44,7 @@ void check(bool is_right, const char* what) {
 void check_all_reduce(HostCommunicator& world, std::int64_t elements) {
   std::vector<std::int64_t> numbers(at(elements));
   for (std::int64_t i = 0; i < elements; ++i) numbers[at(i)] = (world.rank() + 1) * (i % 7);
-  world.all_reduce(bytes_of(numbers), elements, DataType::int64, ReduceOp::sum);
+  world.all_reduce(bytes_of(numbers), bytes_of(numbers), elements, DataType::int64, ReduceOp::sum);
   const std::int64_t sum = std::int64_t{world.size()} * (world.size() + 1) / 2;
   for (std::int64_t i = 0; i < elements; ++i) check(numbers[at(i)] == sum * (i % 7), "all-reduce");
 }

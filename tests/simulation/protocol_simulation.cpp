@@ -81,7 +81,7 @@ void take_step(HostCommunicator& world, const Step& step, runtime::Network& netw
       if (rank == step.from) network.sleep_until(network.now() + 300ms);
       return;
     case Operation::all_reduce: {
-      world.all_reduce(bytes_of(mine), n, graph::DataType::float32, ReduceOp::sum);
+      world.all_reduce(bytes_of(mine), bytes_of(mine), n, graph::DataType::float32, ReduceOp::sum);
       for (std::int64_t i = 0; i < n; ++i) {
         float& sum = expected.emplace_back();
         for (int r = 0; r < size; ++r) sum += value_of(r, i);

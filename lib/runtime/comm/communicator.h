@@ -42,8 +42,9 @@ class Communicator {
   virtual int rank() const = 0;  ///< within the group
   virtual int size() const = 0;
 
-  /// In place: `data` has `elements` elements of `type` on every rank.
-  virtual void all_reduce(std::byte* data, std::int64_t elements, DataType type, ReduceOp op) = 0;
+  /// `in` and `out`, which may be the same, have `elements` elements of `type` on every rank.
+  virtual void all_reduce(const std::byte* in, std::byte* out, std::int64_t elements, DataType type,
+                          ReduceOp op) = 0;
   /// `out` gets the ranks' blocks one after another, in group order; block_bytes by rank.
   virtual void all_gather(const std::byte* in, std::byte* out, BlockSizes block_bytes) = 0;
   /// `in` has one block a rank, one after another; `out` gets this rank's block, reduced.

@@ -316,10 +316,11 @@ class NcclCommunicator final : public DeviceCommunicator {
     return std::make_unique<NcclCommunicator>(nccl_, comm, of_group, std::move(host));
   }
 
-  void all_reduce(std::byte* data, std::int64_t elements, DataType type, ReduceOp op) override {
-    if (comm_ == nullptr) return;
+  void all_reduce(const std::byte* in, std::byte* out, std::int64_t elements, DataType type,
+                  ReduceOp op) override {
+    if (comm_ == nullptr) return copy(in, out, graph::bytes_of(type, elements));
     const auto [nccl_type, nccl_op] = reduction(type, op);
-    run("all-reduce", ncclAllReduce, data, data, at(elements), nccl_type, nccl_op);
+    run("all-reduce", ncclAllReduce, in, out, at(elements), nccl_type, nccl_op);
   }
 
   void all_gather(const std::byte* in, std::byte* out, BlockSizes block_bytes) override {

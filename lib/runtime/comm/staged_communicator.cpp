@@ -26,11 +26,12 @@ class StagedCommunicator final : public DeviceCommunicator {
     return std::make_unique<StagedCommunicator>(device_, of_group, std::move(host));
   }
 
-  void all_reduce(std::byte* data, std::int64_t elements, DataType type, ReduceOp op) override {
-    if (device_ == nullptr) return host_.all_reduce(data, elements, type, op);
-    const auto staged = read(sent_, data, graph::bytes_of(type, elements));
-    host_.all_reduce(staged.data(), elements, type, op);
-    device_->write(data, staged);
+  void all_reduce(const std::byte* in, std::byte* out, std::int64_t elements, DataType type,
+                  ReduceOp op) override {
+    if (device_ == nullptr) return host_.all_reduce(in, out, elements, type, op);
+    const auto staged = read(sent_, in, graph::bytes_of(type, elements));
+    host_.all_reduce(staged.data(), staged.data(), elements, type, op);
+    device_->write(out, staged);
   }
 
   void all_gather(const std::byte* in, std::byte* out, BlockSizes block_bytes) override {

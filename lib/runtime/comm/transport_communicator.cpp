@@ -31,18 +31,26 @@ void TransportCommunicator::move_blocks(const char* what, const Fill& fill) {
 }
 
 /// Reduce-scatter of equal chunks, the last ones shorter, then all-gather of the reduced chunks.
-void TransportCommunicator::all_reduce(std::byte* data, std::int64_t elements, DataType type,
-                                       ReduceOp op) {
-  if (size() == 1) return;
+void TransportCommunicator::all_reduce(const std::byte* in, std::byte* out, std::int64_t elements,
+                                       DataType type, ReduceOp op) {
+  if (size() == 1) {
+    if (in != out) std::copy_n(in, graph::bytes_of(type, elements), out);
+    return;
+  }
   const std::int64_t longest = (elements + size() - 1) / size();
   std::vector<std::int64_t> chunks(at(size()));  // in elements
   for (int r = 0; r < size(); ++r)
     chunks[at(r)] = std::clamp<std::int64_t>(elements - r * longest, 0, longest);
-  reduced_.resize(std::max(reduced_.size(), at(graph::bytes_of(type, chunks[at(rank())]))));
-  scatter_reduced("all-reduce", data, reduced_.data(), chunks, type, op);
+  // In place, a chunk is still read while it is reduced.
+  std::byte* mine = out + graph::bytes_of(type, std::min(rank() * longest, elements));
+  if (in == out) {
+    reduced_.resize(std::max(reduced_.size(), at(graph::bytes_of(type, chunks[at(rank())]))));
+    mine = reduced_.data();
+  }
+  scatter_reduced("all-reduce", in, mine, chunks, type, op);
 
   for (std::int64_t& chunk : chunks) chunk = graph::bytes_of(type, chunk);
-  gather("all-reduce", reduced_.data(), data, chunks);
+  gather("all-reduce", mine, out, chunks);
 }
 
 void TransportCommunicator::all_gather(const std::byte* in, std::byte* out,

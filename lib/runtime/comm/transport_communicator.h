@@ -24,7 +24,8 @@ struct ReceiveBlock {
 /// that all ranks, over all transports, have the same bits.
 class TransportCommunicator : public HostCommunicator {
  public:
-  void all_reduce(std::byte* data, std::int64_t elements, DataType type, ReduceOp op) final;
+  void all_reduce(const std::byte* in, std::byte* out, std::int64_t elements, DataType type,
+                  ReduceOp op) final;
   void all_gather(const std::byte* in, std::byte* out, BlockSizes block_bytes) final;
   void reduce_scatter(const std::byte* in, std::byte* out, BlockSizes block_elements, DataType type,
                       ReduceOp op) final;

@@ -143,8 +143,9 @@ class LateHost final : public HostCommunicator {
   explicit LateHost(HostCommunicator& host) : host_(host) {}
   int rank() const override { return host_.rank(); }
   int size() const override { return host_.size(); }
-  void all_reduce(std::byte* data, std::int64_t elements, DataType type, ReduceOp op) override {
-    host_.all_reduce(data, elements, type, op);
+  void all_reduce(const std::byte* in, std::byte* out, std::int64_t elements, DataType type,
+                  ReduceOp op) override {
+    host_.all_reduce(in, out, elements, type, op);
   }
   void all_gather(const std::byte* in, std::byte* out, BlockSizes bytes) override {
     host_.all_gather(in, out, bytes);
@@ -245,7 +246,7 @@ TEST_CASE("A lone rank calls NCCL, too") {
   on_gpus(1, [](CudaDevice& device, HostCommunicator& host) {
     const auto world = nccl_world(device, host);
     const OnDevice<float> x(device, {1, 2});
-    world->all_reduce(x.data(), 2, DataType::float32, ReduceOp::sum);
+    world->all_reduce(x.data(), x.data(), 2, DataType::float32, ReduceOp::sum);
     for (int i = 0; i < 100; ++i)
       expect(cudaStreamQuery(device.collective_stream()) == cudaErrorNotReady, "NCCL hangs");
     world->abort();
@@ -298,7 +299,7 @@ TEST_CASE("Collectives of several groups go out as one, and are replayed from a 
     const std::vector<std::int64_t> fours(4, 4);
     const auto communicate = [&] {
       world->begin_group();
-      in_row->all_reduce(sum.data(), 1, DataType::float32, ReduceOp::sum);
+      in_row->all_reduce(sum.data(), sum.data(), 1, DataType::float32, ReduceOp::sum);
       in_column->all_gather(part.data(), parts.data(), part_bytes);
       world->all_to_all(sent.data(), fours, received.data(), fours);
       world->end_group();
@@ -334,7 +335,7 @@ TEST_CASE("Groups of different sizes partition the world; of one rank they need 
     const auto group =
         world->subgroup(host.rank() == 1 ? std::vector<int>{1} : std::vector<int>{2, 0});
     OnDevice<std::int64_t> value(device, {host.rank() + 1});
-    group->all_reduce(value.data(), 1, DataType::int64, ReduceOp::sum);
+    group->all_reduce(value.data(), value.data(), 1, DataType::int64, ReduceOp::sum);
     expect(value.get()[0] == (host.rank() == 1 ? 2 : 4), "the group's sum");
   });
 }
@@ -355,7 +356,7 @@ TEST_CASE("NCCL moves every type, and says which it cannot reduce") {
     const auto world = nccl_world(device, host);
     const auto is_refused = [&](DataType type, ReduceOp op) {
       try {
-        world->all_reduce(nullptr, 0, type, op);
+        world->all_reduce(nullptr, nullptr, 0, type, op);
       } catch (const Error& error) {
         const std::string text = error.what();
         return text.find(name_of(type)) != std::string::npos &&
@@ -373,10 +374,10 @@ TEST_CASE("NCCL moves every type, and says which it cannot reduce") {
 
     const bool mine = host.rank() == 0;
     OnDevice<std::uint8_t> either(device, {mine, !mine, 0, 1});
-    world->all_reduce(either.data(), 4, DataType::boolean, ReduceOp::max);
+    world->all_reduce(either.data(), either.data(), 4, DataType::boolean, ReduceOp::max);
     expect(either.get() == std::vector<std::uint8_t>{1, 1, 0, 1}, "max is or");
     OnDevice<std::uint8_t> both(device, {mine, !mine, 0, 1});
-    world->all_reduce(both.data(), 4, DataType::boolean, ReduceOp::min);
+    world->all_reduce(both.data(), both.data(), 4, DataType::boolean, ReduceOp::min);
     expect(both.get() == std::vector<std::uint8_t>{0, 0, 0, 1}, "min is and");
 
     OnDevice<std::int16_t> moved(device, {static_cast<std::int16_t>(-5 - host.rank())});
@@ -434,7 +435,7 @@ TEST_CASE("A rank that hangs in a collective is found by the time, and an abort 
   const auto errors = errors_on_gpus(3, [](CudaDevice& device, HostCommunicator& host) {
     const auto world = nccl_world(device, host);
     OnDevice<float> value(device, {1});
-    world->all_reduce(value.data(), 1, DataType::float32, ReduceOp::sum);
+    world->all_reduce(value.data(), value.data(), 1, DataType::float32, ReduceOp::sum);
     try {
       wait_for_stream(device, *world, host.rank() == 0 ? short_time : long_enough);
     } catch (...) {
@@ -453,7 +454,7 @@ TEST_CASE("What fails while NCCL works is told with NCCL's reason") {
   const auto errors = errors_on_gpus(2, [](CudaDevice& device, HostCommunicator& host) {
     const auto world = nccl_world(device, host);
     OnDevice<float> value(device, {1});
-    world->all_reduce(value.data(), 1, DataType::float32, ReduceOp::sum);
+    world->all_reduce(value.data(), value.data(), 1, DataType::float32, ReduceOp::sum);
     try {
       wait_for_stream(device, *world, long_enough);
     } catch (...) {
@@ -488,7 +489,8 @@ TEST_CASE("A rank that hears of another one's end from NCCL first tells whose it
       throw Error("the cause");
     }
     try {
-      while (host.rank() == 1) world->all_reduce(value.data(), 1, DataType::float32, ReduceOp::sum);
+      while (host.rank() == 1)
+        world->all_reduce(value.data(), value.data(), 1, DataType::float32, ReduceOp::sum);
       host.check_members();  // of all that has come, rank 1's word is before rank 3's
     } catch (const Error&) {
       world->abort();
@@ -509,14 +511,14 @@ TEST_CASE("Another thread may abort: what waits goes on, and later calls are giv
     const auto world = nccl_world(device, host);
     const auto group = world->subgroup(std::vector<int>{1, 0});
     OnDevice<float> value(device, {1});
-    group->all_reduce(value.data(), 1, DataType::float32, ReduceOp::sum);
+    group->all_reduce(value.data(), value.data(), 1, DataType::float32, ReduceOp::sum);
     host.barrier();
     const std::jthread other([&] {
       std::this_thread::sleep_for(short_time);
       world->abort();
     });
     expect(cudaStreamSynchronize(device.collective_stream()) == cudaSuccess, "aborted work ends");
-    group->all_reduce(value.data(), 1, DataType::float32, ReduceOp::sum);
+    group->all_reduce(value.data(), value.data(), 1, DataType::float32, ReduceOp::sum);
   });
   for (const std::string& error : errors) CHECK_THAT(error, Contains("NCCL: all-reduce: "));
 }
@@ -538,8 +540,8 @@ TEST_CASE("An error within a group of collectives leaves nothing behind") {
     OnDevice<float> value(device, {1});
     host.barrier();
     world->begin_group();
-    world->all_reduce(value.data(), 1, DataType::float32, ReduceOp::sum);
-    world->all_reduce(value.data(), 0, DataType::int16, ReduceOp::sum);
+    world->all_reduce(value.data(), value.data(), 1, DataType::float32, ReduceOp::sum);
+    world->all_reduce(value.data(), value.data(), 0, DataType::int16, ReduceOp::sum);
   });
   for (const std::string& error : errors) CHECK_THAT(error, Contains("int16"));
   on_gpus(2, [](CudaDevice& device, HostCommunicator& host) {
@@ -635,7 +637,7 @@ TEST_CASE("Who aborts waits for no graph") {
     OnDevice<float> value(device, {1});
     const cudaStream_t stream = device.collective_stream();
     cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal);
-    world->all_reduce(value.data(), 1, DataType::float32, ReduceOp::sum);
+    world->all_reduce(value.data(), value.data(), 1, DataType::float32, ReduceOp::sum);
     cudaGraph_t graph = nullptr;
     cudaGraphExec_t exec = nullptr;
     cudaStreamEndCapture(stream, &graph);

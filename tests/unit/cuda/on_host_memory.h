@@ -29,12 +29,14 @@ class OnHostMemory final : public HostCommunicator {
     return made;
   }
 
-  void all_reduce(std::byte* data, std::int64_t elements, graph::DataType type,
+  void all_reduce(const std::byte* in, std::byte* out, std::int64_t elements, graph::DataType type,
                   ReduceOp op) override {
     const auto bytes = graph::bytes_of(type, elements);
-    const auto memory = copied(data, bytes);
-    inner_->all_reduce(memory.get(), elements, type, op);
-    device_.read(span(data, bytes), memory.get());
+    const auto sent = copied(in, bytes);
+    const auto received = in == out ? nullptr : device_.allocate(bytes);
+    std::byte* const reduced = in == out ? sent.get() : received.get();
+    inner_->all_reduce(sent.get(), reduced, elements, type, op);
+    device_.read(span(out, bytes), reduced);
   }
   void all_gather(const std::byte* in, std::byte* out,
                   std::span<const std::int64_t> block_bytes) override {

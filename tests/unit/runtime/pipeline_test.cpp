@@ -268,7 +268,8 @@ TEST_CASE("What arrives and what departs overlap with the work between") {
           // Microbatch m is not computed before the next one is there.
           wait(has_arrived[static_cast<std::size_t>(m) + 1]);
           std::ranges::fill(data, -100.F);
-          collectives.group({1, 2}).all_reduce(bytes, elements, DataType::float32, ReduceOp::sum);
+          collectives.group({1, 2}).all_reduce(bytes, bytes, elements, DataType::float32,
+                                               ReduceOp::sum);
           is_added[static_cast<std::size_t>(m)].set_value();
         }
         is_added[microbatches].set_value();

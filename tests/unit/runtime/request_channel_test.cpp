@@ -42,7 +42,9 @@ class WireEnd final : public HostCommunicator {
     wire_.waits.push_back(timeout);
   }
 
-  void all_reduce(std::byte*, std::int64_t, DataType, ReduceOp) override { FAIL(); }
+  void all_reduce(const std::byte*, std::byte*, std::int64_t, DataType, ReduceOp) override {
+    FAIL();
+  }
   void all_gather(const std::byte*, std::byte*, BlockSizes) override { FAIL(); }
   void reduce_scatter(const std::byte*, std::byte*, BlockSizes, DataType, ReduceOp) override {
     FAIL();

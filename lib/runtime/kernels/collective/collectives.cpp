@@ -139,31 +139,15 @@ class Blocks {
   std::vector<CopyPlace> places_;
 };
 
-/// A collective that works in place, on a copy of its input.
-class InPlace : public Collective {
- public:
-  InPlace(const KernelRequest& request, const char* kind)
-      : Collective(request, kind, request.inputs[0].size_bytes()),
-        copy_(request.device.make_strided_copy({request.inputs[0].elements()}, {1}, {1},
-                                               element_bytes_of(request, request.inputs[0]))) {}
-
-  void pack(const KernelIo& io) override {
-    if (io.inputs[0].data != io.outputs[0].data)
-      copy_->run(io.inputs[0].data, io.outputs[0].data, io.stream);
-  }
-
- private:
-  std::unique_ptr<StridedCopy> copy_;
-};
-
-class AllReduce final : public InPlace {
+class AllReduce final : public Collective {
  public:
   explicit AllReduce(const KernelRequest& request)
-      : InPlace(request, "all-reduce"), op_(reduce_op(request.node)) {}
+      : Collective(request, "all-reduce", request.inputs[0].size_bytes()),
+        op_(reduce_op(request.node)) {}
 
   void communicate(const KernelIo& io) override {
     const TensorView& out = io.outputs[0];
-    group().all_reduce(out.data, out.elements(), out.type, op_);
+    group().all_reduce(io.inputs[0].data, out.data, out.elements(), out.type, op_);
   }
 
  private:
@@ -237,11 +221,18 @@ class AllToAll final : public Collective {
   Sizes receive_bytes_;
 };
 
-class Broadcast final : public InPlace {
+/// In place, on a copy of what the root has.
+class Broadcast final : public Collective {
  public:
   explicit Broadcast(const KernelRequest& request)
-      : InPlace(request, "broadcast"),
-        root_(static_cast<int>(request.node.int_attribute("root", 0))) {}
+      : Collective(request, "broadcast", request.inputs[0].size_bytes()),
+        root_(static_cast<int>(request.node.int_attribute("root", 0))),
+        copy_(request.device.make_strided_copy({request.inputs[0].elements()}, {1}, {1},
+                                               element_bytes_of(request, request.inputs[0]))) {}
+
+  void pack(const KernelIo& io) override {
+    if (group().rank() == root_) copy_->run(io.inputs[0].data, io.outputs[0].data, io.stream);
+  }
 
   void communicate(const KernelIo& io) override {
     group().broadcast(io.outputs[0].data, io.outputs[0].size_bytes(), root_);
@@ -249,6 +240,7 @@ class Broadcast final : public InPlace {
 
  private:
   int root_;
+  std::unique_ptr<StridedCopy> copy_;
 };
 
 /// Send and Recv, to the next stage of a pipeline and from the one before: boxes of a tensor, each
