@@ -20,9 +20,10 @@ using Layout = Owned<cublasLtMatrixLayout_t, cublasLtMatrixLayoutDestroy>;
 using Description = Owned<cublasLtMatmulDesc_t, cublasLtMatmulDescDestroy>;
 using Preference = Owned<cublasLtMatmulPreference_t, cublasLtMatmulPreferenceDestroy>;
 
-/// What cuBLASLt calls a type, and what it computes in.
+/// What cuBLASLt calls the types of operands and of results, and what it computes in.
 struct BlasTypes {
   cudaDataType_t element;
+  cudaDataType_t result;
   cudaDataType_t scale;
   cublasComputeType_t compute;
 };
@@ -30,14 +31,16 @@ struct BlasTypes {
 std::optional<BlasTypes> blas_types(DataType type, bool allows_tf32) {
   switch (type) {
     case DataType::float32:
-      return BlasTypes{CUDA_R_32F, CUDA_R_32F,
+      return BlasTypes{CUDA_R_32F, CUDA_R_32F, CUDA_R_32F,
                        allows_tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F};
     case DataType::float16:
-      return BlasTypes{CUDA_R_16F, CUDA_R_32F, CUBLAS_COMPUTE_32F};
+      return BlasTypes{CUDA_R_16F, CUDA_R_16F, CUDA_R_32F, CUBLAS_COMPUTE_32F};
     case DataType::bfloat16:
-      return BlasTypes{CUDA_R_16BF, CUDA_R_32F, CUBLAS_COMPUTE_32F};
+      return BlasTypes{CUDA_R_16BF, CUDA_R_16BF, CUDA_R_32F, CUBLAS_COMPUTE_32F};
     case DataType::float64:
-      return BlasTypes{CUDA_R_64F, CUDA_R_64F, CUBLAS_COMPUTE_64F};
+      return BlasTypes{CUDA_R_64F, CUDA_R_64F, CUDA_R_64F, CUBLAS_COMPUTE_64F};
+    case DataType::int8:
+      return BlasTypes{CUDA_R_8I, CUDA_R_32I, CUDA_R_32I, CUBLAS_COMPUTE_32I};
     default:
       return std::nullopt;
   }
@@ -75,6 +78,7 @@ struct BlasProduct {
   BlasTypes types;
   DataType type;
   int element_bytes;
+  int result_bytes;  ///< of an element of the result and of c
   Product product;
   std::int64_t out_alignment;
   std::int64_t b_alignment;
@@ -134,8 +138,9 @@ Staged stage(BlasProduct& of, MatrixLayout& layout, std::int64_t rows, std::int6
   layout.row_stride = columns;
   layout.column_stride = 1;
   if (is_result) std::swap(from, to);
-  const std::int64_t bytes = graph::aligned(graph::num_elements(shape) * of.element_bytes);
-  return {of.device.make_strided_copy(shape, from, to, of.element_bytes),
+  const int element_bytes = is_result ? of.result_bytes : of.element_bytes;
+  const std::int64_t bytes = graph::aligned(graph::num_elements(shape) * element_bytes);
+  return {of.device.make_strided_copy(shape, from, to, element_bytes),
           std::exchange(of.staged_bytes, of.staged_bytes + bytes)};
 }
 
@@ -145,7 +150,7 @@ std::unique_ptr<StridedCopy> make_spread(const BlasProduct& of) {
   Shape shape = product.batches;
   shape.insert(shape.end(), {product.rows, product.columns});
   return of.device.make_strided_copy(shape, strides_of(*product.c), strides_of(product.out),
-                                     of.element_bytes);
+                                     of.result_bytes);
 }
 
 // ---- Batches -----------------------------------------------------------------------------------
@@ -168,11 +173,12 @@ std::vector<Offsets> plan_batches(BlasProduct& of) {
   }
   std::vector<Offsets> calls;
   for (std::int64_t i = 0; i < graph::num_elements(outer); ++i) {
-    const auto offset = [&](const MatrixLayout& layout) {
-      return batch_offset(outer, layout.batch_strides, i) * of.element_bytes;
+    const auto offset = [&](const MatrixLayout& layout, int element_bytes) {
+      return batch_offset(outer, layout.batch_strides, i) * element_bytes;
     };
-    calls.push_back({offset(product.a), offset(product.b), product.c ? offset(*product.c) : 0,
-                     offset(product.out)});
+    calls.push_back({offset(product.a, of.element_bytes), offset(product.b, of.element_bytes),
+                     product.c ? offset(*product.c, of.result_bytes) : 0,
+                     offset(product.out, of.result_bytes)});
   }
   return calls;
 }
@@ -217,12 +223,12 @@ bool reads_c(const BlasProduct& of) {
          std::ranges::find(c.batch_strides, 0) == c.batch_strides.end();
 }
 
-Layout make_layout(const BlasProduct& of, const MatrixLayout& layout, std::int64_t rows,
-                   std::int64_t columns) {
+Layout make_layout(const BlasProduct& of, cudaDataType_t type, const MatrixLayout& layout,
+                   std::int64_t rows, std::int64_t columns) {
   const BlasLayout blas = *blas_layout(layout, rows, columns);
   if (!blas.by_rows) std::swap(rows, columns);
   cublasLtMatrixLayout_t made = nullptr;
-  of.check(cublasLtMatrixLayoutCreate(&made, of.types.element, static_cast<std::uint64_t>(columns),
+  of.check(cublasLtMatrixLayoutCreate(&made, type, static_cast<std::uint64_t>(columns),
                                       static_cast<std::uint64_t>(rows), blas.leading));
   Layout owned(made);
   const auto set = [&](cublasLtMatrixLayoutAttribute_t attribute, auto value) {
@@ -256,12 +262,12 @@ void describe(const BlasProduct& of, unsigned epilogue, Plan& plan) {
            reinterpret_cast<const void*>(aligned));
   }
   const Product& product = of.product;
-  plan.left = make_layout(of, product.a, product.rows, product.depth);
-  plan.right = make_layout(of, product.b, product.depth, product.columns);
+  plan.left = make_layout(of, of.types.element, product.a, product.rows, product.depth);
+  plan.right = make_layout(of, of.types.element, product.b, product.depth, product.columns);
   if (is_swapped) std::swap(plan.left, plan.right);
-  plan.c =
-      make_layout(of, plan.c_is_operand ? *product.c : product.out, product.rows, product.columns);
-  plan.out = make_layout(of, product.out, product.rows, product.columns);
+  plan.c = make_layout(of, of.types.result, plan.c_is_operand ? *product.c : product.out,
+                       product.rows, product.columns);
+  plan.out = make_layout(of, of.types.result, product.out, product.rows, product.columns);
 }
 
 /// Looks for an algorithm: the first that cuBLASLt's own heuristic names, so that every run gives
@@ -275,16 +281,16 @@ bool find_algorithm(const BlasProduct& of, Plan& plan) {
     of.check(cublasLtMatmulPreferenceSetAttribute(made, attribute, &value, sizeof value));
   };
   // What all matrices of all batches have.
-  const auto alignment = [&](const MatrixLayout& layout, std::int64_t first) {
+  const auto alignment = [&](const MatrixLayout& layout, int element_bytes, std::int64_t first) {
     for (const std::int64_t stride : layout.batch_strides)
-      first = std::gcd(first, stride * of.element_bytes);
+      first = std::gcd(first, stride * element_bytes);
     return static_cast<std::uint32_t>(first);
   };
   const Product& product = of.product;
   const bool is_swapped = of.is_swapped();
-  const std::uint32_t of_a = alignment(product.a, scratch_alignment);
-  const std::uint32_t of_b = alignment(product.b, of.b_alignment);
-  const std::uint32_t of_out = alignment(product.out, of.out_alignment);
+  const std::uint32_t of_a = alignment(product.a, of.element_bytes, scratch_alignment);
+  const std::uint32_t of_b = alignment(product.b, of.element_bytes, of.b_alignment);
+  const std::uint32_t of_out = alignment(product.out, of.result_bytes, of.out_alignment);
   constexpr std::uint64_t mib = 1 << 20;  // of workspace: cuBLAS's own defaults
   prefer(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
          of.device.properties().major >= 9 ? 32 * mib : 4 * mib);
@@ -293,7 +299,7 @@ bool find_algorithm(const BlasProduct& of, Plan& plan) {
   prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, is_swapped ? of_b : of_a);
   prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, is_swapped ? of_a : of_b);
   prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES,
-         plan.c_is_operand ? alignment(*product.c, scratch_alignment) : of_out);
+         plan.c_is_operand ? alignment(*product.c, of.result_bytes, scratch_alignment) : of_out);
   prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, of_out);
   cublasLtMatmulHeuristicResult_t result{};
   int found = 0;
@@ -323,6 +329,17 @@ std::optional<Plan> make_plan(const BlasProduct& of, unsigned epilogue) {
   return find_algorithm(of, plan) ? std::optional(std::move(plan)) : std::nullopt;
 }
 
+/// A factor in the type that cuBLASLt takes it in.
+union Scalar {
+  Scalar(float value, cudaDataType_t type) : as_float(value) {
+    if (type == CUDA_R_64F) as_double = value;
+    if (type == CUDA_R_32I) as_integer = static_cast<std::int32_t>(value);
+  }
+  float as_float;
+  double as_double;
+  std::int32_t as_integer;
+};
+
 // ---- Runs --------------------------------------------------------------------------------------
 
 class CublasProduct final : public DeviceProduct {
@@ -332,6 +349,7 @@ class CublasProduct final : public DeviceProduct {
             .types = types,
             .type = request.type,
             .element_bytes = graph::bits_of(request.type) / 8,
+            .result_bytes = types.result == CUDA_R_32I ? 4 : graph::bits_of(request.type) / 8,
             .product = request.product,
             .out_alignment = request.out_alignment,
             .b_alignment = request.b_alignment},
@@ -369,18 +387,16 @@ class CublasProduct final : public DeviceProduct {
     if (plan_.bias_in_epilogue)
       of_.set(plan_.description, CUBLASLT_MATMUL_DESC_BIAS_POINTER,
               static_cast<const void*>(data.c));
-    const double doubles[] = {of_.product.alpha, plan_.beta};
-    const bool is_double = of_.types.scale == CUDA_R_64F;
-    const void* alpha = is_double ? static_cast<const void*>(&doubles[0]) : &of_.product.alpha;
-    const void* beta = is_double ? static_cast<const void*>(&doubles[1]) : &plan_.beta;
+    const Scalar alpha(of_.product.alpha, of_.types.scale);
+    const Scalar beta(plan_.beta, of_.types.scale);
     for (const Offsets& offsets : calls_) {
       const std::byte* left = a + offsets.a;
       const std::byte* right = b + offsets.b;
       if (of_.is_swapped()) std::swap(left, right);
       std::byte* d = out + offsets.out;
       const std::byte* c = plan_.c_is_operand ? data.c + offsets.c : d;
-      of_.check(cublasLtMatmul(of_.device.cublas(), plan_.description.get(), alpha, left,
-                               plan_.left.get(), right, plan_.right.get(), beta, c, plan_.c.get(),
+      of_.check(cublasLtMatmul(of_.device.cublas(), plan_.description.get(), &alpha, left,
+                               plan_.left.get(), right, plan_.right.get(), &beta, c, plan_.c.get(),
                                d, plan_.out.get(), &plan_.algorithm, workspace(scratch),
                                static_cast<std::size_t>(plan_.workspace_bytes), stream));
     }

@@ -1,8 +1,9 @@
-// QuantizedMatMul and QuantizedConv: bytes are multiplied as they lie in the model, so that no
-// tensor of what they stand for is ever made. Sums are exact, in 32 bits. A block has a tile of the
-// result, a thread some elements of it 16 rows and columns apart.
+// QuantizedMatMul and QuantizedConv, where no library serves them: bytes are multiplied as they lie
+// in the model, so that no tensor of what they stand for is ever made. Sums are exact, in 32 bits.
+// A block has a tile of the result, a thread some elements of it 16 rows and columns apart.
 
 #include "runtime/kernels/cuda/launch.h"
+#include "runtime/kernels/quantized/byte_product_cuda.h"
 #include "runtime/kernels/quantized/integers.h"
 #include "runtime/kernels/quantized/kernels.h"
 
@@ -168,6 +169,7 @@ struct WindowOperands {
 }  // namespace
 
 std::unique_ptr<Kernel> make_matmul_integer(const KernelRequest& request) {
+  if (auto product = make_byte_product(request)) return product;
   return make_matmul_integer_loops(request);
 }
 std::unique_ptr<Kernel> make_conv_integer(const KernelRequest& request) {
@@ -176,6 +178,7 @@ std::unique_ptr<Kernel> make_conv_integer(const KernelRequest& request) {
 
 std::unique_ptr<Kernel> make_quantized_matmul(const KernelRequest& request) {
   if (request.outputs.at(0).elements() == 0) return std::make_unique<NoWork>();
+  if (auto product = make_byte_product(request)) return product;
   const auto make = [&]<typename A, typename B>(A, B) {
     const Product product = byte_product(request);
     const ProductShape shape{product.rows, product.depth, product.columns,
