@@ -369,9 +369,13 @@ class CublasProduct final : public DeviceProduct {
     const unsigned epilogue = epilogue_of(of_);
     std::optional<Plan> plan = epilogue != 0 ? make_plan(of_, epilogue) : std::nullopt;
     if (!plan) plan = make_plan(of_, CUBLASLT_EPILOGUE_DEFAULT);
-    if (!plan) fail("{} has no algorithm in cuBLASLt", of_.what);
-    plan_ = std::move(*plan);
+    has_algorithm_ = plan.has_value();
+    if (plan) plan_ = std::move(*plan);
   }
+
+  /// Else it cannot run.
+  bool has_algorithm() const { return has_algorithm_; }
+  const std::string& what() const { return of_.what; }
 
   std::int64_t scratch_bytes() const override {
     return plan_.workspace_bytes == 0
@@ -418,6 +422,7 @@ class CublasProduct final : public DeviceProduct {
   Staged staged_b_;
   Staged staged_out_;
   std::vector<Offsets> calls_;
+  bool has_algorithm_ = false;
   Plan plan_;
 };
 
@@ -426,7 +431,10 @@ class CublasProduct final : public DeviceProduct {
 std::unique_ptr<DeviceProduct> make_cublas_product(const ProductRequest& request) {
   const auto types = blas_types(request.type, request.device.allows_tf32());
   if (!types) return nullptr;
-  return std::make_unique<CublasProduct>(request, *types);
+  auto product = std::make_unique<CublasProduct>(request, *types);
+  if (product->has_algorithm()) return product;
+  if (request.type == DataType::int8) return nullptr;
+  fail("{} has no algorithm in cuBLASLt", product->what());
 }
 
 }  // namespace autopar::runtime::cuda

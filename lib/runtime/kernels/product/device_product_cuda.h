@@ -47,7 +47,9 @@ std::unique_ptr<DeviceProduct> make_device_product(const ProductRequest& request
 
 /// Floating point, or int8 with results in int32, over at least one number. Integer products have b
 /// by columns and all else by rows, strides and columns that are multiples of 4, and no c (cuBLASLt
-/// API reference, cublasLtMatmul, "to use IMMA kernels").
+/// API reference, cublasLtMatmul, "to use IMMA kernels"). Null for other types, and where cuBLASLt
+/// has no algorithm for integers, which kernels of ours multiply as well; Error naming the node
+/// where it has none for the others.
 std::unique_ptr<DeviceProduct> make_cublas_product(const ProductRequest& request);
 /// A few rows times one matrix of weights, which is read once at full bandwidth: one step of a
 /// decoder. Null where it does not serve the layout, which must allow reads of 16 bytes.

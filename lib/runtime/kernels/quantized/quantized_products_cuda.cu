@@ -3,7 +3,7 @@
 // A block has a tile of the result, a thread some elements of it 16 rows and columns apart.
 
 #include "runtime/kernels/cuda/launch.h"
-#include "runtime/kernels/quantized/byte_product_cuda.h"
+#include "runtime/kernels/quantized/byte_products_cuda.h"
 #include "runtime/kernels/quantized/integers.h"
 #include "runtime/kernels/quantized/kernels.h"
 
@@ -173,6 +173,7 @@ std::unique_ptr<Kernel> make_matmul_integer(const KernelRequest& request) {
   return make_matmul_integer_loops(request);
 }
 std::unique_ptr<Kernel> make_conv_integer(const KernelRequest& request) {
+  if (auto product = make_byte_convolution(request)) return product;
   return make_conv_integer_loops(request);
 }
 
@@ -202,6 +203,7 @@ std::unique_ptr<Kernel> make_quantized_matmul(const KernelRequest& request) {
 
 std::unique_ptr<Kernel> make_quantized_conv(const KernelRequest& request) {
   if (request.outputs.at(0).elements() == 0) return std::make_unique<NoWork>();
+  if (auto product = make_byte_convolution(request)) return product;
   const auto make = [&]<typename X, typename W>(X, W) {
     const TensorView& in = request.inputs[0];
     const TensorView& weights = request.inputs[1];

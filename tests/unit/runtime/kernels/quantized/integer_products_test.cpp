@@ -355,6 +355,7 @@ const std::vector<ConvolutionCase> convolutions = {
     {{2, 10, 13, 12}, {18, 5, 3, 3}, {2, 18, 7, 6}, 2, {2, 2}, {1, 1}, {1, 1, 1, 1}},
     {{1, 3, 20, 20}, {24, 3, 5, 5}, {1, 24, 10, 10}, 1, {2, 2}, {1, 1}, {2, 2, 2, 2}},
     {{1, 64, 12, 10}, {16, 64, 1, 1}, {1, 16, 12, 10}, 1, {1, 1}, {1, 1}, {0, 0, 0, 0}},
+    {{2, 16, 12, 12}, {32, 8, 3, 3}, {2, 32, 12, 12}, 2, {1, 1}, {1, 1}, {1, 1, 1, 1}},
     {{1, 6, 4, 4}, {8, 6, 3, 3}, {1, 8, 4, 4}, 1, {1, 1}, {3, 3}, {3, 3, 3, 3}},
     {{1, 2, 4, 4, 4},
      {2, 1, 2, 2, 2},
@@ -388,6 +389,35 @@ std::vector<double> convolution(const ConvolutionCase& c, const Tensor& x, const
   return result;
 }
 
+/// QuantizedConv, whose weights stand around the middle of their type, where it is served.
+void check_scaled(const ConvolutionCase& c, const Tensor& x, const Tensor& w, const Tensor& x_zero,
+                  std::vector<double> sums, Random& random) {
+  for (const bool is_by_channel : {false, true}) {
+    const Shape channels{c.w[0]};
+    const Tensor scale =
+        random_in(DataType::float32, is_by_channel ? channels : Shape{}, random, 0.01, 2);
+    const Tensor bias = random_in(DataType::float32, channels, random, -1000, 1000);
+    NodeRun run{
+        "QuantizedConv",
+        {{"group", c.group}, {"strides", c.strides}, {"dilations", c.dilations}, {"pads", c.pads}},
+        {x, w, scale, x_zero, bias},
+        {{DataType::float32, c.out}},
+        {1},
+        1,
+        passes::internal_domain};
+    if (!is_served(run)) continue;
+    const auto places = static_cast<std::size_t>(graph::num_elements(c.out) / c.out[0] / c.out[1]);
+    const std::vector<double> actual = doubles(run_node(run).front());
+    REQUIRE(actual.size() == sums.size());
+    for (std::size_t i = 0; i < sums.size(); ++i) {
+      const std::size_t channel = i / places % static_cast<std::size_t>(c.w[0]);
+      const double expected =
+          sums[i] * number_at(scale, is_by_channel ? channel : 0) + number_at(bias, channel);
+      REQUIRE(actual[i] == Approx(expected).epsilon(1e-5).margin(1e-2));
+    }
+  }
+}
+
 }  // namespace
 
 TEST_CASE("ConvInteger and QLinearConv against the definition of a convolution") {
@@ -419,6 +449,7 @@ TEST_CASE("ConvInteger and QLinearConv against the definition of a convolution")
                                     {{DataType::int32, c.out}},
                                     is_symmetric ? Inputs{1, 3} : Inputs{}})
                               .front()) == sums);
+          if (is_symmetric) check_scaled(c, x, w, x_zero, sums, random);
           const Tensor bias = random_in(DataType::int32, {c.w[0]}, random, -1000, 1000);
           std::vector<double> w_scales(static_cast<std::size_t>(c.w[0]));
           for (double& each : w_scales) each = std::ldexp(1, -static_cast<int>(random() % 4) - 6);
