@@ -109,8 +109,9 @@ TEST_CASE("MatMulNBits of many columns, a depth of many tiles or not of whole bl
   check_form({.leading = {0}}, random);
 }
 
-TEST_CASE("MatMulNBits of half types equals a loop") {
+TEST_CASE("MatMulNBits of half types, and of blocks of two bytes, equals a loop") {
   Random random(73);
+  check_form({.block = 8, .bits = 2, .zeros = 1}, random);
   for (const DataType type : {DataType::float16, DataType::bfloat16})
     for (const std::int64_t rows : {2, 7})
       for (const std::int64_t bits : {2, 4, 8})
