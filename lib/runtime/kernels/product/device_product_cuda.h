@@ -43,6 +43,20 @@ struct ProductRequest {
 /// for a type that has none. Throws Error naming the node where cuBLASLt refuses the product.
 std::unique_ptr<DeviceProduct> make_device_product(const ProductRequest& request);
 
+/// Rows of a by columns of b, each of which lies together; rows of the result begin `out_stride`
+/// apart.
+inline Product product_of_vectors(std::int64_t rows, std::int64_t depth, std::int64_t columns,
+                                  std::int64_t out_stride) {
+  Product product;
+  product.rows = rows;
+  product.depth = depth;
+  product.columns = columns;
+  product.a = {{}, depth, 1};
+  product.b = {{}, 1, depth};
+  product.out = {{}, out_stride, 1};
+  return product;
+}
+
 // What it chooses among.
 
 /// Floating point, or int8 with results in int32, over at least one number. Integer products have b

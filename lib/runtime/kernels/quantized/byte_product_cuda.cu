@@ -1,6 +1,5 @@
 #include "runtime/kernels/quantized/byte_products_cuda.h"
 
-#include "runtime/kernels/quantized/column_turns.h"
 #include "runtime/kernels/quantized/packed_bytes_cuda.h"
 
 namespace autopar::runtime::cuda {
@@ -63,7 +62,8 @@ bool serves(const KernelRequest& request, const Product& product, const Places& 
   constexpr std::int64_t least_rows = 32;
   constexpr std::int64_t least_depth = 64;
   return product.batches.empty() && product.rows >= least_rows && product.depth >= least_depth &&
-         product.out.column_stride == 1 && can_be_counted(product.rows, product.columns) &&
+         product.out.column_stride == 1 &&
+         can_be_counted(product.rows, product.columns, product.depth) &&
          is_one_or(request, places.a_zero, product.rows) &&
          is_one_or(request, places.b_zero, product.columns);
 }

@@ -1,6 +1,5 @@
 #include "runtime/kernels/quantized/byte_products_cuda.h"
 
-#include "runtime/kernels/quantized/column_turns.h"
 #include "runtime/kernels/quantized/packed_bytes_cuda.h"
 
 namespace autopar::runtime::cuda {
@@ -122,7 +121,7 @@ bool serves(const KernelRequest& request, const ConvolutionSizes& sizes, const P
   const std::int64_t depth = sizes.channels / sizes.groups * sizes.windows.tap_places();
   const std::int64_t columns = sizes.images * sizes.windows.out_places();
   return rows >= least_rows && depth >= least_depth && columns >= least_columns &&
-         can_be_counted(rows, columns) && depth < FastDivisor::limit &&
+         can_be_counted(rows, columns, depth) &&
          (places.w_zero == 0 || is_one_or(request, places.w_zero, sizes.out_channels));
 }
 

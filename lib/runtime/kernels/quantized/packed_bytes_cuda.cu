@@ -12,17 +12,6 @@ std::int64_t operand_bytes(std::int64_t count, std::int64_t depth) {
   return vectors_bytes(count, depth) + graph::aligned(count * 4);
 }
 
-Product product_of(std::int64_t rows, std::int64_t columns, std::int64_t depth) {
-  Product product;
-  product.rows = rows;
-  product.depth = depth;
-  product.columns = columns;
-  product.a = {{}, depth, 1};
-  product.b = {{}, 1, depth};
-  product.out = {{}, columns, 1};
-  return product;
-}
-
 }  // namespace
 
 PackedProducts::PackedProducts(const KernelRequest& request, std::int64_t rows,
@@ -33,10 +22,12 @@ PackedProducts::PackedProducts(const KernelRequest& request, std::int64_t rows,
       columns_at_(operand_bytes(rows_, depth_)),
       products_at_(columns_at_ + operand_bytes(columns_, depth_)),
       library_at_(products_at_ + graph::aligned(rows_ * columns_ * 4)),
-      library_(make_cublas_product({.device = device_of(request),
-                                    .node = request.node.name,
-                                    .type = DataType::int8,
-                                    .product = product_of(rows_, columns_, depth_)})) {}
+      library_(
+          make_cublas_product({.device = device_of(request),
+                               .node = request.node.name,
+                               .type = DataType::int8,
+                               .product = product_of_vectors(rows_, depth_, columns_, columns_)})) {
+}
 
 PackTarget PackedProducts::target(std::byte* scratch, std::int64_t offset,
                                   std::int64_t count) const {

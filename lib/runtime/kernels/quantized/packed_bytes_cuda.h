@@ -175,10 +175,12 @@ inline ColumnTurns turns_of(std::int64_t rows, std::int64_t columns) {
   return {columns, most_product_bytes / 4 / padded(rows), pack_elements};
 }
 
-/// Counted in 31 bits, with a turn's padding.
-inline bool can_be_counted(std::int64_t rows, std::int64_t columns) {
+/// Elements in 31 bits, with a turn's padding, and tiles along the depth in a grid's second
+/// dimension.
+inline bool can_be_counted(std::int64_t rows, std::int64_t columns, std::int64_t depth) {
   constexpr std::int64_t most = std::int64_t{1} << 30;
-  return rows < most / (4 * pack_elements) && columns < most;
+  constexpr std::int64_t most_depth = std::int64_t{65535} * tile_depth;
+  return rows < most / (4 * pack_elements) && columns < most && depth <= most_depth;
 }
 
 /// Between the numbers of an input that has one for all, or one for each.

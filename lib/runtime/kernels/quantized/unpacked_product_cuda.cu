@@ -52,19 +52,6 @@ __global__ void unpack_columns(const __grid_constant__ Unpacking<T> unpacking,
   }
 }
 
-/// What a turn multiplies: all rows by some columns.
-Product product_of_turn(const PackedProduct& of, std::int64_t columns) {
-  Product product;
-  product.rows = of.rows;
-  product.depth = of.depth;
-  product.columns = columns;
-  product.a = {{}, of.depth, 1};
-  product.b = {{}, 1, of.depth};
-  product.out = {{}, of.columns, 1};
-  if (of.has_bias) product.c = {{}, 0, 1};
-  return product;
-}
-
 }  // namespace
 
 std::unique_ptr<Kernel> make_unpacked_product(const KernelRequest& request,
@@ -75,10 +62,13 @@ std::unique_ptr<Kernel> make_unpacked_product(const KernelRequest& request,
   visit_type(request.inputs[0].type, Served{}, [&]<typename T>(T) {
     constexpr auto element_bytes = static_cast<std::int64_t>(sizeof(T));
     const ColumnTurns turns(of.columns, most_bytes / element_bytes / of.depth, 64 / element_bytes);
+    if (turns.columns * of.row_bytes() >= FastDivisor::limit) return;
+    Product of_turn = product_of_vectors(of.rows, of.depth, turns.columns, of.columns);
+    if (of.has_bias) of_turn.c = {{}, 0, 1};
     auto product = make_device_product({.device = device_of(request),
                                         .node = request.node.name,
                                         .type = request.inputs[0].type,
-                                        .product = product_of_turn(of, turns.columns)});
+                                        .product = of_turn});
     const std::int64_t unpacked_bytes = graph::aligned(turns.columns * of.depth * element_bytes);
     const std::int64_t scratch_bytes = unpacked_bytes + product->scratch_bytes();
     const FastDivisor row_bytes(of.row_bytes());
