@@ -30,7 +30,8 @@ std::vector<std::vector<int>> subsets(const std::vector<int>& axes) {
   return result;
 }
 
-/// The steps that lead away from one spec of a tensor.
+/// The steps that lead away from one spec of a tensor. What one axis of a coarser mesh does in one
+/// step, its run of axes of a finer mesh does in one, too.
 std::vector<ReshardStep> steps_from(const TensorShardSpec& spec, const Shape& shape,
                                     const DeviceMesh& mesh) {
   std::vector<ReshardStep> steps;
@@ -56,16 +57,23 @@ std::vector<ReshardStep> steps_from(const TensorShardSpec& spec, const Shape& sh
   }
   for (int d = 0; d < num_dims; ++d) {
     const std::vector<int>& axes = spec.dims[d];
-    for (std::size_t kept = 0; kept < axes.size(); ++kept)
-      add(StepKind::all_gather, {axes.begin() + kept, axes.end()}, d).dims[d].resize(kept);
-    for (int to = 0; !axes.empty() && to < num_dims; ++to) {
-      if (to == d || shape[to] < 2) continue;
-      TensorShardSpec& exchanged = add(StepKind::all_to_all, {axes.back()}, d, to);
-      exchanged.dims[d].pop_back();
-      exchanged.dims[to].push_back(axes.back());
+    for (std::size_t kept = 0; kept < axes.size(); ++kept) {
+      const std::vector<int> moved(axes.begin() + static_cast<std::ptrdiff_t>(kept), axes.end());
+      add(StepKind::all_gather, moved, d).dims[d].resize(kept);
+      for (int to = 0; to < num_dims; ++to) {
+        if (to == d || shape[to] < 2) continue;
+        TensorShardSpec& exchanged = add(StepKind::all_to_all, moved, d, to);
+        exchanged.dims[d].resize(kept);
+        exchanged.dims[to].insert(exchanged.dims[to].end(), moved.begin(), moved.end());
+      }
     }
-    for (int axis = 0; shape[d] > 1 && axis < mesh.num_axes(); ++axis) {
-      if (!spec.uses(axis)) add(StepKind::slice, {axis}, d).dims[d].push_back(axis);
+    for (int first = 0; shape[d] > 1 && first < mesh.num_axes(); ++first) {
+      std::vector<int> run;  // neighbours are one axis of a coarser mesh
+      for (int axis = first; axis < mesh.num_axes() && !spec.uses(axis); ++axis) {
+        run.push_back(axis);
+        std::vector<int>& split = add(StepKind::slice, run, d).dims[d];
+        split.insert(split.end(), run.begin(), run.end());
+      }
     }
   }
   return steps;

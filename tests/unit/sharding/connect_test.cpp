@@ -94,13 +94,17 @@ bool is_one_step(const TensorShardSpec& a, const TensorShardSpec& b) {
   if (changed.size() == 1) {
     const auto& from = a.dims[changed[0]];
     const auto& to = b.dims[changed[0]];
-    return grown(to, from) || (grown(from, to) && to.size() == from.size() + 1 && !uses(to.back()));
+    if (grown(to, from)) return true;
+    if (!grown(from, to)) return false;
+    for (std::size_t i = from.size(); i < to.size(); ++i)  // a run of axes that are free
+      if (uses(to[i]) || (i > from.size() && to[i] != to[i - 1] + 1)) return false;
+    return true;
   }
   if (changed.size() != 2) return false;
   const auto moved = [&](std::size_t from, std::size_t to) {
-    return grown(b.dims[from], a.dims[from]) && a.dims[from].size() == b.dims[from].size() + 1 &&
-           grown(a.dims[to], b.dims[to]) && b.dims[to].size() == a.dims[to].size() + 1 &&
-           a.dims[from].back() == b.dims[to].back();
+    if (!grown(b.dims[from], a.dims[from]) || !grown(a.dims[to], b.dims[to])) return false;
+    return std::equal(a.dims[from].begin() + std::ssize(b.dims[from]), a.dims[from].end(),
+                      b.dims[to].begin() + std::ssize(a.dims[to]), b.dims[to].end());
   };
   return moved(changed[0], changed[1]) || moved(changed[1], changed[0]);
 }
@@ -142,6 +146,25 @@ TEST_CASE("two mesh axes are gathered at once where that is cheaper") {
   REQUIRE(connection.steps.size() == 1);
   CHECK(connection.steps[0].mesh_axes == std::vector<int>{0, 1});
   CHECK(connection.steps[0].dim == 0);
+}
+
+TEST_CASE("a run of axes is sliced and exchanged in one step, as one axis of a coarser mesh is") {
+  const DeviceMesh mesh({2, 2, 2});
+  const auto steps_between = [&](const char* src, const char* dst) {
+    return connect(TensorShardSpec::parse(src), TensorShardSpec::parse(dst), {64, 64},
+                   DataType::float32, mesh,
+                   [](const ReshardStep&, const Shape&, DataType) { return 1.0; })
+        .steps;
+  };
+  for (const auto& [src, dst, kind] : {std::tuple("RR", "S012R", StepKind::slice),
+                                       std::tuple("S12R", "RS12", StepKind::all_to_all),
+                                       std::tuple("S12S0", "RS012", StepKind::all_to_all)}) {
+    const auto steps = steps_between(src, dst);
+    CAPTURE(src, dst);
+    REQUIRE(steps.size() == 1);
+    CHECK(steps.front().kind == kind);
+  }
+  CHECK(steps_between("RR", "S02R").size() == 2);  // no neighbours
 }
 
 TEST_CASE("an end that is partial where its start is not cannot be asked for") {
