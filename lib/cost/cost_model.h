@@ -48,6 +48,11 @@ class CostModel {
   const sharding::DeviceMesh& mesh() const { return mesh_; }
   /// Whether the devices along a mesh axis stand in several nodes.
   bool leaves_node(int axis) const { return leaves_node_[axis]; }
+  /// Whether two axes may change places in every strategy without a change of cost.
+  bool are_symmetric(int a, int b) const {
+    return mesh_.axis_size(a) == mesh_.axis_size(b) && leaves_node_[a] == leaves_node_[b] &&
+           link_along(a) == link_along(b);
+  }
 
   /// The operator on its largest local shard, without its reductions: the larger of arithmetic and
   /// memory traffic (and the part of the smaller that does not overlap), plus a launch; views are

@@ -101,11 +101,13 @@ CostTable CostTables::reading(const TensorVersions& versions, const SpecList* re
 Cost CostTables::connect_cost(const Value& value, const TensorShardSpec& from,
                               const TensorShardSpec& to) {
   if (from == to) return 0;
-  if (!can_connect(from, to)) return assignment::impossible;
-  const auto kind =
-      connection_seconds_
-          .try_emplace({value.shape, value.type}, value.shape, value.type, cost_.mesh(), price_)
-          .first;
+  const bool is_possible =
+      symmetric_.empty() ? can_connect(from, to) : can_connect_some(from, to, symmetric_);
+  if (!is_possible) return assignment::impossible;
+  const auto kind = connection_seconds_
+                        .try_emplace({value.shape, value.type}, value.shape, value.type,
+                                     cost_.mesh(), price_, symmetric_)
+                        .first;
   const double seconds = kind->second.of(from, to);
   if (std::isinf(seconds)) {
     require(cost_.device().collectives != nullptr,

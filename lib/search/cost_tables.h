@@ -19,9 +19,10 @@ namespace autopar::search {
 /// long as it does. Keeps a reference to the cost model.
 class CostTables {
  public:
-  /// Costs are times the weight.
-  explicit CostTables(const cost::CostModel& cost, double weight = 1)
-      : cost_(cost), weight_(weight), price_(cost.step_price()) {}
+  /// Costs are times the weight. With symmetric axes all specs are canonical.
+  explicit CostTables(const cost::CostModel& cost, double weight = 1,
+                      sharding::SymmetricAxes symmetric = {})
+      : cost_(cost), weight_(weight), symmetric_(std::move(symmetric)), price_(cost.step_price()) {}
 
   const SpecList* shared(SpecList specs) { return &*spec_lists_.insert(std::move(specs)).first; }
   /// By strategy, the specs of a place among `tensors`, the inputs or the outputs.
@@ -52,6 +53,7 @@ class CostTables {
 
   const cost::CostModel& cost_;
   const double weight_;
+  const sharding::SymmetricAxes symmetric_;
   const sharding::StepPrice price_;
   std::set<SpecList> spec_lists_;
   std::map<std::tuple<const OperatorStrategies*, std::size_t, bool>, const SpecList*> lists_;

@@ -43,8 +43,9 @@ std::optional<std::size_t> next_new_mesh(std::span<const MeshTrial> trials, int 
         return !was_searched(trials[i]) && trials[i].mesh.num_axes() <= most_axes;
       },
       [&](const MeshTrial& trial) {
-        return std::tuple(trial.mesh.num_axes(), known_seconds(trials, trial.mesh),
-                          std::ranges::max(trial.mesh.axis_sizes()));
+        const std::vector<int>& sizes = trial.mesh.axis_sizes();
+        return std::tuple(sizes.size(), !std::ranges::is_sorted(sizes),
+                          known_seconds(trials, trial.mesh), std::ranges::max(sizes));
       });
 }
 

@@ -19,6 +19,7 @@ bool was_searched(const MeshTrial& trial);
 double known_seconds(std::span<const MeshTrial> trials, const sharding::DeviceMesh& mesh);
 
 /// The next of those of at most so many axes that were not searched: fewest axes first, of these
+/// those whose sizes ascend, since where links are alike the order of axes hardly matters, of these
 /// the ones that refine the mesh of the cheapest plan, of these the most even one. nullopt where
 /// all were.
 std::optional<std::size_t> next_new_mesh(std::span<const MeshTrial> trials, int most_axes);

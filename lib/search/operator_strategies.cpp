@@ -101,6 +101,30 @@ std::int64_t bytes_between(const sharding::Decomposition& parts, const cost::Cos
   return std::max<std::int64_t>(0, most - outputs);
 }
 
+/// Of strategies with the same canonical inputs and outputs there is one, with the least of each.
+OperatorStrategies relaxed(OperatorStrategies all, const sharding::SymmetricAxes& symmetric) {
+  using Specs = std::vector<sharding::TensorShardSpec>;
+  OperatorStrategies merged{.choices = {}, .costs = {}, .output_bytes = {}, .inner_bytes = {}};
+  merged.has_rule = all.has_rule;
+  std::map<std::pair<Specs, Specs>, std::size_t> places;
+  for (std::size_t k = 0; k < all.choices.size(); ++k) {
+    sharding::OpShardSpec form = canonical(std::move(all.choices[k]), symmetric);
+    const auto [entry, is_new] = places.try_emplace({form.inputs, form.outputs}, places.size());
+    const std::size_t place = entry->second;
+    const auto take = [&](auto& into, const auto& from) {
+      if (is_new)
+        into.push_back(from[k]);
+      else
+        into[place] = std::min(into[place], from[k]);
+    };
+    if (is_new) merged.choices.push_back(std::move(form));
+    take(merged.costs, all.costs);
+    take(merged.output_bytes, all.output_bytes);
+    take(merged.inner_bytes, all.inner_bytes);
+  }
+  return merged;
+}
+
 }  // namespace
 
 assignment::Cost picoseconds(double seconds, std::string_view of) {
@@ -123,12 +147,13 @@ std::int64_t arena_bytes(const graph::Value& value, const sharding::TensorShardS
 
 StrategyTable::StrategyTable(const graph::Graph& graph, const cost::CostModel& cost,
                              const Pins& pins, KeepPartial keep, double weight,
-                             const Neighbourhood& near)
+                             const Neighbourhood& near, const Symmetry& symmetry)
     : graph_(graph),
       cost_(cost),
       pins_(pins),
       weight_(weight),
       near_(near),
+      symmetry_(symmetry),
       rules_(rules_of(graph)),
       partial_uses_(
           partial_uses(graph, rules_, pins.name_partial_values() ? KeepPartial::anywhere : keep)) {}
@@ -153,6 +178,21 @@ std::vector<const sharding::OpShardSpec*> StrategyTable::planned(graph::NodeId i
   return strategies;
 }
 
+std::vector<sharding::OpShardSpec> StrategyTable::choices_of(graph::NodeId id,
+                                                             const ShardingRule& rule) const {
+  const graph::Node& node = graph_.node(id);
+  const sharding::PartialUse& partial = partial_uses_[id];
+  if (symmetry_.chosen != nullptr)
+    return sharding::op_shard_specs_like(graph_, node, rule, cost_.mesh(), partial,
+                                         symmetry_.chosen->operators[id], symmetry_.axes,
+                                         symmetry_.is_ascending);
+  auto near = sharding::op_shard_specs_near(graph_, node, rule, cost_.mesh(), partial, planned(id),
+                                            near_.axes);
+  if (!near.empty()) return near;
+  return sharding::enumerate_op_shard_specs(graph_, node, rule, cost_.mesh(), partial,
+                                            symmetry_.axes);
+}
+
 std::shared_ptr<const OperatorStrategies> StrategyTable::of(graph::NodeId id) {
   const graph::Node& node = graph_.node(id);
   const bool has_rule = rules_[id].has_value();
@@ -163,19 +203,14 @@ std::shared_ptr<const OperatorStrategies> StrategyTable::of(graph::NodeId id) {
   key += cost_.price_key(graph_, node);
   append(key, -3);
   if (pins_.is_pinned(node.name)) key += node.name;
-  const std::vector<const sharding::OpShardSpec*> near = planned(id);
-  for (const sharding::OpShardSpec* strategy : near) append_strategy(key, *strategy);
+  for (const sharding::OpShardSpec* strategy : planned(id)) append_strategy(key, *strategy);
+  if (symmetry_.chosen != nullptr) append_strategy(key, symmetry_.chosen->operators[id]);
   auto& made = made_[key];
   if (made) return made;
 
   OperatorStrategies strategies;
   strategies.has_rule = has_rule;
-  strategies.choices =
-      sharding::op_shard_specs_near(graph_, node, rule, cost_.mesh(), partial, near, near_.axes);
-  if (strategies.choices.empty())
-    strategies.choices =
-        sharding::enumerate_op_shard_specs(graph_, node, rule, cost_.mesh(), partial);
-  strategies.choices = pins_.allowed(node.name, std::move(strategies.choices));
+  strategies.choices = pins_.allowed(node.name, choices_of(id, rule));
   drop_without_collectives(node, rule, strategies.choices);
   for (const sharding::OpShardSpec& choice : strategies.choices) {
     const double seconds = cost_.operator_seconds(graph_, node, rule, choice) +
@@ -195,6 +230,7 @@ std::shared_ptr<const OperatorStrategies> StrategyTable::of(graph::NodeId id) {
       inner += bytes_between(sharding::decompose(graph_, node, rule, choice, cost_.mesh()), cost_);
     }
   }
+  if (symmetry_.is_relaxed()) strategies = relaxed(std::move(strategies), symmetry_.axes);
   made = std::make_shared<const OperatorStrategies>(std::move(strategies));
   return made;
 }

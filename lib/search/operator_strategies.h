@@ -26,18 +26,20 @@ struct OperatorStrategies {
 };
 
 /// Makes them, once for all operators with the same rule, shapes, types, partial values and pin,
-/// and the same strategies in the plans of the neighbourhood.
+/// and the same strategies in the plans that it keeps to.
 class StrategyTable {
  public:
   /// Costs are times the weight.
   StrategyTable(const graph::Graph& graph, const cost::CostModel& cost, const Pins& pins,
                 KeepPartial keep = KeepPartial::where_it_may_save, double weight = 1,
-                const Neighbourhood& near = {});
+                const Neighbourhood& near = {}, const Symmetry& symmetry = {});
   /// Throws Error where the operator's pin, or what the device's collectives allow of it, leaves
   /// none, or a price is implausible.
   std::shared_ptr<const OperatorStrategies> of(graph::NodeId id);
 
  private:
+  std::vector<sharding::OpShardSpec> choices_of(graph::NodeId id,
+                                                const sharding::ShardingRule& rule) const;
   /// The operator's strategies in the plans of the neighbourhood.
   std::vector<const sharding::OpShardSpec*> planned(graph::NodeId id) const;
   void drop_without_collectives(const graph::Node& node, const sharding::ShardingRule& rule,
@@ -48,6 +50,7 @@ class StrategyTable {
   const Pins& pins_;
   const double weight_;
   const Neighbourhood near_;
+  const Symmetry symmetry_;
   const NodeRules rules_;
   const std::vector<sharding::PartialUse> partial_uses_;
   std::map<std::string, std::shared_ptr<const OperatorStrategies>> made_;

@@ -15,16 +15,18 @@ PartContext::PartContext(const graph::Graph& of_graph,
                          std::span<const graph::ValueId> inputs_received,
                          const cost::CostModel& cost_model, double weight,
                          std::vector<Pin> pins_of_it, const Neighbourhood& near_plans,
-                         KeepPartial keep, int first_node, Problems& problems)
+                         const Symmetry& symmetry_of_axes, KeepPartial keep, int first_node,
+                         Problems& problems)
     : graph(of_graph),
       cost(cost_model),
       received(inputs_received.begin(), inputs_received.end()),
       own_pins(std::move(pins_of_it)),
       pins(own_pins, graph, &problems),
       near(near_plans),
-      strategies(graph, cost, pins, keep, weight, near),
+      symmetry(symmetry_of_axes),
+      strategies(graph, cost, pins, keep, weight, near, symmetry),
       uses(find_uses(graph, cost, first_node)),
-      tables(cost, weight) {
+      tables(cost, weight, symmetry.relaxed()) {
   check_meshes(own_pins, cost.mesh(), problems);
 }
 

@@ -19,8 +19,8 @@ struct PartContext {
   /// `pins` are those of this profile alone; what is wrong with them goes to `problems`.
   PartContext(const graph::Graph& of_graph, std::span<const graph::ValueId> inputs_received,
               const cost::CostModel& cost_model, double weight, std::vector<Pin> pins_of_it,
-              const Neighbourhood& near_plans, KeepPartial keep, int first_node,
-              Problems& problems);
+              const Neighbourhood& near_plans, const Symmetry& symmetry_of_axes, KeepPartial keep,
+              int first_node, Problems& problems);
   PartContext(const PartContext&) = delete;
 
   const graph::Graph& graph;
@@ -29,6 +29,7 @@ struct PartContext {
   const std::vector<Pin> own_pins;
   const Pins pins;
   const Neighbourhood near;
+  const Symmetry symmetry;
   StrategyTable strategies;
   const GraphUses uses;
   CostTables tables;

@@ -71,16 +71,18 @@ bool is_small(const Value& value) {
 }
 
 /// In which it may lie where no pin is for it.
-SpecList possible_specs(const Value& value, const sharding::DeviceMesh& mesh) {
+SpecList possible_specs(const Value& value, const PartContext& context) {
   if (is_packed(value) || is_small(value)) return {TensorShardSpec::replicated(value.shape.size())};
-  return sharding::enumerate_tensor_shard_specs(value.shape, mesh);
+  return sharding::enumerate_tensor_shard_specs(value.shape, context.cost.mesh(),
+                                                context.symmetry.relaxed());
 }
 
-SpecList stored_specs(const Value& value, const sharding::DeviceMesh& mesh, const Pins& pins) {
-  if (is_packed(value)) return pins.allowed(value.name, possible_specs(value, mesh));
-  auto all = sharding::enumerate_tensor_shard_specs(value.shape, mesh);
-  auto allowed = pins.allowed(value.name, all);
-  return is_small(value) && allowed == all ? possible_specs(value, mesh) : allowed;
+SpecList stored_specs(const Value& value, const PartContext& context) {
+  if (is_packed(value)) return context.pins.allowed(value.name, possible_specs(value, context));
+  auto all = sharding::enumerate_tensor_shard_specs(value.shape, context.cost.mesh(),
+                                                    context.symmetry.relaxed());
+  auto allowed = context.pins.allowed(value.name, all);
+  return is_small(value) && allowed == all ? possible_specs(value, context) : allowed;
 }
 
 /// Throws the problems with the pins, all at once: of each the first operator that refuses it.
@@ -96,7 +98,7 @@ void check_pins(PartContext& context, Problems& problems) {
   }
   for (std::size_t id = 0; id < graph.values.size(); ++id)
     if (context.uses.producers[id] == graph::no_node)
-      problems.collect([&] { stored_specs(graph.values[id], context.cost.mesh(), context.pins); });
+      problems.collect([&] { stored_specs(graph.values[id], context); });
   problems.throw_if_any();
 }
 
@@ -161,6 +163,14 @@ SpecList near_specs(const Neighbourhood& near, ValueId value, int num_axes, cons
   return kept.empty() ? all : kept;
 }
 
+/// Those that the relaxation's choice stands for, where there is one.
+void keep_chosen(const Symmetry& symmetry, ValueId value, SpecList& specs) {
+  if (symmetry.chosen == nullptr) return;
+  const TensorShardSpec& form = symmetry.chosen->stored.at(value);
+  std::erase_if(
+      specs, [&](const TensorShardSpec& spec) { return canonical(spec, symmetry.axes) != form; });
+}
+
 /// What the rank that needs most of a weight needs, by spec.
 std::vector<std::int64_t> weight_usages(const Value& value, const SpecList& specs,
                                         const sharding::DeviceMesh& mesh) {
@@ -174,10 +184,9 @@ std::vector<std::int64_t> weight_usages(const Value& value, const SpecList& spec
 /// What the pins of all profiles leave of the ways in which a tensor may lie. Throws Error where
 /// that is nothing.
 SpecList specs_for_all(const Value& value, const std::deque<PartContext>& contexts) {
-  const sharding::DeviceMesh& mesh = contexts.front().cost.mesh();
-  SpecList specs = stored_specs(value, mesh, contexts.front().pins);
+  SpecList specs = stored_specs(value, contexts.front());
   for (std::size_t p = 1; p < contexts.size(); ++p) {
-    const SpecList allowed = stored_specs(value, mesh, contexts[p].pins);
+    const SpecList allowed = stored_specs(value, contexts[p]);
     std::erase_if(specs, [&](const TensorShardSpec& spec) {
       return std::ranges::find(allowed, spec) == allowed.end();
     });
@@ -213,14 +222,14 @@ void add_stored_tensors(const std::deque<PartContext>& contexts, std::size_t par
     if (context.received.contains(value_id))
       stored.specs = sharding::receive_specs(value.shape, mesh);
     else
-      stored.specs =
-          is_weight ? specs_for_all(value, contexts) : stored_specs(value, mesh, context.pins);
+      stored.specs = is_weight ? specs_for_all(value, contexts) : stored_specs(value, context);
     stored.specs = near_specs(context.near, value_id, mesh.num_axes(), stored.specs);
+    keep_chosen(context.symmetry, value_id, stored.specs);
     std::vector<std::int64_t> usages;
     if (is_weight) {
       usages = weight_usages(value, stored.specs, mesh);
-      tensors.fair.add(whole_bytes(value), weight_usages(value, possible_specs(value, mesh), mesh),
-                       usages);
+      tensors.fair.add(whole_bytes(value),
+                       weight_usages(value, possible_specs(value, context), mesh), usages);
     } else {
       for (const TensorShardSpec& spec : stored.specs)
         usages.push_back(arena_bytes(value, spec, context.cost));
@@ -295,6 +304,7 @@ struct PartGraph {
   double weight;
   std::vector<Pin> pins;
   Neighbourhood near{};
+  Symmetry symmetry{};
 };
 
 /// Nodes that were added since the last call are the part's.
@@ -311,7 +321,7 @@ PlanProblem build(std::vector<PartGraph> graphs, const SearchOptions& options,
   int first_node = 0;
   for (PartGraph& each : graphs) {
     contexts.emplace_back(each.graph, each.received, each.cost, each.weight, std::move(each.pins),
-                          each.near, options.keep_partial, first_node, problems);
+                          each.near, each.symmetry, options.keep_partial, first_node, problems);
     check_pins(contexts.back(), problems);
     const int end_node = first_node + static_cast<int>(each.graph.nodes.size());
     built.parts.push_back({each.weight, first_node, end_node, {}});
@@ -366,7 +376,7 @@ PlanProblem build_plan_problem(std::span<const Profile> profiles, const SearchOp
   for (std::size_t p = 0; p < profiles.size(); ++p) {
     const Profile& each = profiles[p];
     graphs.push_back({each.stage->graph, each.stage->received, *each.cost, each.weight,
-                      std::move(pins[p]), each.near});
+                      std::move(pins[p]), each.near, each.symmetry});
   }
   return build(std::move(graphs), options, counted);
 }

@@ -20,6 +20,22 @@ struct Neighbourhood {
   int axes = 1;                          ///< so many may be used otherwise
 };
 
+/// A relaxation of the search: which of symmetric axes a tensor uses is not told apart. Its
+/// strategies are canonical, and what connects them is the cheapest between any that they stand
+/// for. The few that are left make a small problem on many axes, whose bound holds for every order
+/// of the axes that split a dimension, too.
+struct Symmetry {
+  sharding::SymmetricAxes axes{};      ///< empty: all are told apart
+  const plan::Plan* chosen = nullptr;  ///< of the relaxation: all that it stands for, instead
+  bool is_ascending = false;           ///< of these, with the axes of a factor in ascending order
+
+  bool is_relaxed() const { return !axes.empty() && chosen == nullptr; }
+  /// Those that are not told apart.
+  sharding::SymmetricAxes relaxed() const {
+    return is_relaxed() ? axes : sharding::SymmetricAxes{};
+  }
+};
+
 /// The model under one binding of its symbolic dimensions. Several are planned together: weights
 /// and states lie one way for all of them, operators may be split differently in each, and the
 /// objective is the sum of their seconds, each times its weight.
@@ -29,6 +45,7 @@ struct Profile {
   double weight = 1;                         ///< above 0
   std::string name{};                        ///< what pins call it
   Neighbourhood near{};                      ///< to which the search keeps
+  Symmetry symmetry{};
 };
 
 /// The same profiles on another mesh, with all strategies. It refers to itself.

@@ -13,6 +13,7 @@
 #include "search/operator_bound.h"
 #include "search/operator_strategies.h"
 #include "search/plan_task.h"
+#include "search/search_by_symmetry.h"
 
 namespace autopar::search {
 
@@ -30,6 +31,10 @@ constexpr double most_to_build = 0.1;
 /// has at least, if there are as many.
 constexpr double share_of_coarser = 0.5;
 constexpr double least_seconds_of_coarser = 1;
+/// The parts of the time left for the relaxation without symmetric axes, and for the best plan of
+/// its forms.
+constexpr double share_of_relaxation = 0.4;
+constexpr double share_of_forms = 0.4;
 /// The part of the time left that a step may take, and the least part of all time for one.
 constexpr double share_of_step = 0.5;
 constexpr double least_share_of_step = 0.1;
@@ -46,9 +51,19 @@ const sharding::DeviceMesh& mesh_of(std::span<const Profile> profiles) {
   return profiles.front().cost->mesh();
 }
 
+sharding::DeviceMesh next_coarser(const sharding::DeviceMesh& fine,
+                                  const cost::DeviceModel& device) {
+  return coarse_mesh(fine, with_one_axis_less(cost::CostModel(device, fine)));
+}
+
+/// Whether there is time for steps of descent on the mesh itself.
+bool has_steps(std::span<const Profile> profiles) {
+  return mesh_of(profiles).num_axes() <= most_axes_of_descent;
+}
+
 /// On the mesh with one axis less.
 ProfilesOn coarser_of(std::span<const Profile> fine) {
-  return {coarse_mesh(mesh_of(fine), with_one_axis_less(*fine.front().cost)), fine};
+  return {next_coarser(mesh_of(fine), fine.front().cost->device()), fine};
 }
 
 /// Pairs of strategies of operators that are neighbours, alike ones once.
@@ -129,6 +144,49 @@ void descend(const Stopwatch& stopwatch, std::span<const Profile> profiles,
   }
 }
 
+/// The plan of a coarser mesh that is small enough to be searched, or near whose plans there are
+/// steps.
+JointPlan plan_on_coarser(const Stopwatch& stopwatch, std::span<const Profile> profiles,
+                          const SearchOptions& options) {
+  const cost::DeviceModel& device = profiles.front().cost->device();
+  sharding::DeviceMesh mesh = next_coarser(mesh_of(profiles), device);
+  while (mesh.num_axes() > most_axes_of_descent) mesh = next_coarser(mesh, device);
+  SearchOptions of_coarser = options;
+  of_coarser.warns = false;
+  const double left = std::max(0.0, options.time_limit_seconds - stopwatch.seconds());
+  of_coarser.time_limit_seconds =
+      has_steps(profiles)
+          ? std::max(share_of_coarser * left, std::min(least_seconds_of_coarser, left))
+          : left;
+  return search_plan(ProfilesOn(mesh, profiles).profiles, of_coarser);
+}
+
+bool is_cheaper(const JointPlan& plan, const std::optional<JointPlan>& than) {
+  return !than || plan.predicted.cost_seconds < than->predicted.cost_seconds;
+}
+
+/// What descent begins with.
+struct Beginning {
+  JointPlan plan;                  ///< of the mesh or a coarser one
+  double lower_bound_seconds = 0;  ///< of the relaxation; 0 without one
+};
+
+Beginning begin(const Stopwatch& stopwatch, std::span<const Profile> profiles,
+                const SearchOptions& options, const JointPlan* coarser) {
+  std::optional<JointPlan> best;
+  if (coarser != nullptr && runs_between(coarser->plans.front().mesh, mesh_of(profiles)))
+    best = *coarser;
+  Relaxation relaxed;
+  if (has_symmetry(profiles, options) && mesh_of(profiles).num_axes() <= most_axes_of_relaxation)
+    relaxed = relax_symmetry(stopwatch, profiles, options, share_of_relaxation);
+  if (has_steps(profiles) && !relaxed.forms.empty()) {
+    auto own = best_of_forms(stopwatch, profiles, options, share_of_forms, relaxed.forms);
+    if (own && is_cheaper(*own, best)) best = std::move(own);
+  }
+  if (!best) best = plan_on_coarser(stopwatch, profiles, options);
+  return {*std::move(best), relaxed.lower_bound_seconds};
+}
+
 }  // namespace
 
 bool is_too_large_to_build(std::span<const Profile> profiles, const SearchOptions& options) {
@@ -142,32 +200,20 @@ bool is_too_large_to_build(std::span<const Profile> profiles, const SearchOption
 JointPlan search_by_descent(const Stopwatch& stopwatch, std::span<const Profile> profiles,
                             const SearchOptions& options, const JointPlan* coarser) {
   const sharding::DeviceMesh& mesh = mesh_of(profiles);
-  const bool has_steps = mesh.num_axes() <= most_axes_of_descent;
   if (options.warns)
     for (const Profile& profile : profiles) warn_of_missing_rules(profile.stage->graph);
-  JointPlan best;
-  if (coarser != nullptr && runs_between(coarser->plans.front().mesh, mesh)) {
-    best = *coarser;
-  } else {
-    SearchOptions of_coarser = options;
-    of_coarser.warns = false;
-    const double limit = options.time_limit_seconds;
-    if (has_steps)
-      of_coarser.time_limit_seconds =
-          std::max(share_of_coarser * limit, std::min(least_seconds_of_coarser, limit));
-    best = search_plan(coarser_of(profiles).profiles, of_coarser);
-  }
-  if (has_steps) descend(stopwatch, profiles, options, best);
+  auto [best, relaxed_seconds] = begin(stopwatch, profiles, options, coarser);
+  if (has_steps(profiles)) descend(stopwatch, profiles, options, best);
   const sharding::DeviceMesh& found = best.plans.front().mesh;
   if (options.warns && found != mesh)
     spdlog::warn("mesh {} takes too long to search: the plan is one of {}", to_string(mesh),
                  to_string(found));
-  const double bound = least_seconds_on(mesh.num_devices(), profiles);
+  const double bound = std::max(relaxed_seconds, least_seconds_on(mesh.num_devices(), profiles));
   best.report.lower_bound_seconds = std::min(bound, best.predicted.cost_seconds);
-  best.report.proven_optimal = false;
-  best.report.bound_is_searched = false;
+  best.report.proven_optimal = bound >= best.predicted.cost_seconds;
+  best.report.bound_is_searched = relaxed_seconds > 0;
   best.report.search_seconds = stopwatch.seconds();
-  return best;
+  return std::move(best);
 }
 
 }  // namespace autopar::search

@@ -12,19 +12,25 @@
 #include "search/mesh_order.h"
 #include "search/operator_bound.h"
 #include "search/search_by_descent.h"
+#include "search/search_by_symmetry.h"
 #include "sharding/device_mesh.h"
 
 namespace autopar::search {
 
 namespace {
 
-/// Meshes of more axes come last: they refine all that stand before.
-constexpr int most_axes_at_first = 3;
-/// The part of the time in which each other mesh is searched for the first time. The rest goes to
-/// those that look best then, but for what is left for meshes of more axes.
-constexpr double share_of_first_round = 0.6;
-constexpr double share_of_more_axes = 0.15;
-/// What a mesh has in the first round at least, and another search later on, as parts of all time.
+/// The most time for a bound of all meshes, where some are too large to search to the end.
+constexpr double share_of_relaxation = 0.15;
+/// Meshes of up to so many axes are searched until this part of the time has passed. One gets a
+/// part of what is left till then, or an equal one of what all need that are left, if that is more.
+struct Round {
+  int most_axes;
+  double end;
+  double share_of_one;
+};
+constexpr Round rounds[] = {{2, 0.3, 0}, {3, 0.6, 0.5}, {most_axes_of_descent, 0.9, 0.8}};
+/// What a mesh has for its first search at least, and another search later on, as parts of all
+/// time.
 constexpr double least_share_at_first = 1.0 / 15;
 constexpr double least_share_again = 0.1;
 /// The part of the time left for the one that looks best, while others may yet be better.
@@ -96,7 +102,8 @@ struct MeshSearches {
   std::span<const Profiles> meshes;
   const SearchOptions& options;
   const Stopwatch stopwatch{};
-  const double least_seconds;  ///< no plan on any mesh takes less
+  const double least_seconds;    ///< of the operators alone: no plan on any mesh takes less
+  std::vector<double> bounds{};  ///< that are known without a search of the mesh
   std::vector<MeshTrial> trials{};
   std::vector<std::optional<JointPlan>> plans{meshes.size()};  ///< the best one and those kept
   std::optional<std::size_t> best{};
@@ -106,6 +113,7 @@ struct MeshSearches {
 
   MeshSearches(std::span<const Profiles> on, const SearchOptions& with)
       : meshes(on), options(with), least_seconds(least_seconds_on(mesh(0).num_devices(), on[0])) {
+    bounds.resize(meshes.size(), least_seconds);
     for (std::size_t i = 0; i < meshes.size(); ++i)
       trials.push_back({.mesh = mesh(i), .lower_bound_seconds = least_seconds});
   }
@@ -126,7 +134,7 @@ struct MeshSearches {
   /// Whether to search mesh i in so many seconds for the first time, or to end with those so far.
   bool is_worth_it(std::size_t i, double seconds) const {
     if (std::ranges::none_of(trials, was_searched)) return true;
-    if (best_seconds() <= least_seconds || (was_interrupted() && best)) return false;
+    if (best_seconds() <= bounds[i] || (was_interrupted() && best)) return false;
     SearchOptions own = options;
     own.time_limit_seconds = seconds;
     return mesh(i).num_axes() <= most_axes_of_descent || !is_too_large_to_build(meshes[i], own);
@@ -136,20 +144,38 @@ struct MeshSearches {
     return std::max(0.0, share * options.time_limit_seconds - stopwatch.seconds());
   }
 
-  /// Searches the meshes of at most so many axes that were not searched, until this part of the
-  /// time is over.
-  void search_new(int most_axes, double share) {
+  /// The bound of the finest mesh is one for all that it refines, where links are alike.
+  void bound_by_relaxation() {
+    const auto num_axes = [](const Profiles& profiles) { return mesh_of(profiles).num_axes(); };
+    const Profiles& finest = *std::ranges::max_element(meshes, {}, num_axes);
+    const cost::DeviceModel& device = finest.front().cost->device();
+    const bool has_like_links = device.links.size() == 1 || device.gpus_per_node > 0;
+    if (!has_like_links || !has_symmetry(finest, options) ||
+        num_axes(finest) > most_axes_of_relaxation || !is_too_large_to_build(finest, options))
+      return;
+    const Relaxation relaxed = relax_symmetry(stopwatch, finest, options, share_of_relaxation);
+    for (std::size_t i = 0; i < meshes.size(); ++i) {
+      if (!runs_between(mesh(i), mesh_of(finest))) continue;
+      bounds[i] = std::max(bounds[i], relaxed.lower_bound_seconds);
+      trials[i].lower_bound_seconds = bounds[i];
+    }
+  }
+
+  /// Searches the meshes that were not, until the round is over.
+  void search_new(const Round& round) {
     const double least = least_share_at_first * options.time_limit_seconds;
     auto left = std::ranges::count_if(trials, [&](const MeshTrial& trial) {
-      return !was_searched(trial) && trial.mesh.num_axes() <= most_axes;
+      return !was_searched(trial) && trial.mesh.num_axes() <= round.most_axes;
     });
     const auto is_over = [&] {  // where none has a plan yet, the others have all of the time
-      return seconds_left(best ? share : 1) <= least && std::ranges::any_of(trials, was_searched);
+      return seconds_left(best ? round.end : 1) <= least &&
+             std::ranges::any_of(trials, was_searched);
     };
     for (; left > 0 && !is_over(); --left) {
       // What one mesh does not need is for those behind it.
-      const double seconds = std::max(seconds_left(share) / static_cast<double>(left), least);
-      const auto next = next_new_mesh(trials, most_axes);
+      const double share = std::max(round.share_of_one, 1 / static_cast<double>(left));
+      const double seconds = std::max(share * seconds_left(round.end), least);
+      const auto next = next_new_mesh(trials, round.most_axes);
       if (!next || !is_worth_it(*next, seconds)) return;
       search(*next, seconds);
     }
@@ -171,7 +197,7 @@ struct MeshSearches {
     SearchOptions own = options;
     own.time_limit_seconds = seconds;
     own.warns = options.warns && std::ranges::none_of(trials, was_searched);
-    Attempt attempt = search_on(meshes[i], own, least_seconds, start_of(i));
+    Attempt attempt = search_on(meshes[i], own, bounds[i], start_of(i));
     improve(trials[i], attempt.trial);
     if (attempt.refusal && (!refusal || attempt.least_bytes < least_bytes))
       refusal = attempt.refusal;
@@ -206,12 +232,10 @@ JointPlan search_meshes(std::span<const Profiles> meshes, const SearchOptions& o
   if (meshes.size() == 1) return search_plan(meshes.front(), options);
   const InterruptionGuard guard{SIGINT};  // Ctrl-C: the best mesh so far will do
   MeshSearches searches(meshes, options);
-  const bool has_more_axes = std::ranges::any_of(searches.trials, [](const MeshTrial& trial) {
-    return trial.mesh.num_axes() > most_axes_at_first;
-  });
-  searches.search_new(most_axes_at_first, share_of_first_round);
-  if (searches.best) searches.search_again(has_more_axes ? 1 - share_of_more_axes : 1);
-  searches.search_new(static_cast<int>(sharding::DeviceMesh::max_axes), 1);
+  searches.bound_by_relaxation();
+  for (const Round& round : rounds) searches.search_new(round);
+  if (searches.best) searches.search_again(1);
+  searches.search_new({static_cast<int>(sharding::DeviceMesh::max_axes), 1, 0});
   if (!searches.best) refuse(searches.refusal, searches.trials);
   const double bound =
       std::ranges::min(searches.trials, {}, &MeshTrial::lower_bound_seconds).lower_bound_seconds;
@@ -221,6 +245,7 @@ JointPlan search_meshes(std::span<const Profiles> meshes, const SearchOptions& o
   // Costs are rounded to picoseconds, which bounds by operators are not.
   report.lower_bound_seconds = std::min(bound, cost_seconds);
   report.proven_optimal = bound >= cost_seconds;
+  report.bound_is_searched = bound > searches.least_seconds;
   report.search_seconds = searches.stopwatch.seconds();
   report.glpk_seconds = searches.glpk_seconds;
   report.meshes = std::move(searches.trials);

@@ -192,12 +192,23 @@ ConnectionSeconds::Number ConnectionSeconds::number_of(const TensorShardSpec& sp
 const std::vector<ConnectionSeconds::Step>& ConnectionSeconds::steps_of(Number from) {
   const auto [entry, is_new] = steps_.try_emplace(from);
   if (!is_new) return entry->second;
-  for (const ReshardStep& step : steps_from(*specs_[from], shape_, mesh_)) {
-    const double seconds = price_(step, shape_, type_);
-    require(!(seconds < 0), "a step has no negative price");
-    if (std::isfinite(seconds)) entry->second.push_back({number_of(step.after), seconds});
-  }
-  return entry->second;
+  std::vector<Step>& steps = entry->second;
+  const auto add = [&](const TensorShardSpec& spec) {
+    for (const ReshardStep& step : steps_from(spec, shape_, mesh_)) {
+      const double seconds = price_(step, shape_, type_);
+      require(!(seconds < 0), "a step has no negative price");
+      if (std::isinf(seconds)) continue;
+      const bool is_exact = symmetric_.empty();
+      steps.push_back(
+          {number_of(is_exact ? step.after : canonical(step.after, symmetric_)), seconds});
+    }
+  };
+  const TensorShardSpec spec = *specs_[from];
+  if (symmetric_.empty())
+    add(spec);
+  else
+    for (const TensorShardSpec& order : orders_of(spec, symmetric_)) add(order);
+  return steps;
 }
 
 const std::vector<double>& ConnectionSeconds::seconds_from(Number src) {

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "sharding/symmetric_axes.h"
 #include "sharding/tensor_shard_spec.h"
 
 namespace autopar::sharding {
@@ -56,8 +57,15 @@ Connection connect(const TensorShardSpec& src, const TensorShardSpec& dst, const
 /// priced once, and the ways from a spec are found at once. Keeps a reference to the mesh.
 class ConnectionSeconds {
  public:
-  ConnectionSeconds(Shape shape, graph::DataType type, const DeviceMesh& mesh, StepPrice price)
-      : shape_(std::move(shape)), type_(type), mesh_(mesh), price_(std::move(price)) {}
+  /// With `symmetric` axes the specs are canonical, and the way is the cheapest between any specs
+  /// that have them.
+  ConnectionSeconds(Shape shape, graph::DataType type, const DeviceMesh& mesh, StepPrice price,
+                    SymmetricAxes symmetric = {})
+      : shape_(std::move(shape)),
+        type_(type),
+        mesh_(mesh),
+        price_(std::move(price)),
+        symmetric_(std::move(symmetric)) {}
 
   /// Infinite where no steps that there are lead from `src` to `dst`.
   double of(const TensorShardSpec& src, const TensorShardSpec& dst);
@@ -78,6 +86,7 @@ class ConnectionSeconds {
   const graph::DataType type_;
   const DeviceMesh& mesh_;
   const StepPrice price_;
+  const SymmetricAxes symmetric_;
   std::map<TensorShardSpec, Number> numbers_;
   std::vector<const TensorShardSpec*> specs_;      ///< by number
   std::map<Number, std::vector<Step>> steps_;      ///< by number of the spec before

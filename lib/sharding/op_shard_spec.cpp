@@ -209,12 +209,30 @@ AxisTargets all_targets(const DeviceMesh& mesh, int targets) {
   return all;
 }
 
+/// Symmetric axes change places so that the later ones have no lower targets.
+Assignment with_lowest_first(Assignment target, const SymmetricAxes& symmetric) {
+  for (std::size_t axis = 1; axis < target.size(); ++axis)
+    for (std::size_t later = axis, before = axis; before-- > 0;) {
+      if (symmetric[before] != symmetric[later]) continue;
+      if (target[before] <= target[later]) break;
+      std::swap(target[before], target[later]);
+      later = before;
+    }
+  return target;
+}
+
 /// Calls `visit` with each way to give every mesh axis one of its targets, all first ones first,
-/// the last axis changing fastest.
+/// the last axis changing fastest. Of symmetric axes, the later ones get no lower targets.
 template <typename Visit>
-void for_each_assignment(const AxisTargets& targets, Visit visit) {
+void for_each_assignment(const AxisTargets& targets, Visit visit,
+                         const SymmetricAxes& symmetric = {}) {
   if (std::ranges::any_of(targets, &std::vector<int>::empty)) return;
   std::vector<std::size_t> digits(targets.size(), 0);
+  const auto least_digit = [&](std::size_t axis) -> std::size_t {
+    for (std::size_t before = axis; !symmetric.empty() && before-- > 0;)
+      if (symmetric[before] == symmetric[axis]) return digits[before];
+    return 0;
+  };
   Assignment target;
   while (true) {
     target.clear();
@@ -222,9 +240,46 @@ void for_each_assignment(const AxisTargets& targets, Visit visit) {
       target.push_back(targets[axis][digits[axis]]);
     visit(target);
     std::size_t axis = digits.size();
-    while (axis > 0 && ++digits[axis - 1] == targets[axis - 1].size()) digits[--axis] = 0;
+    while (axis > 0 && ++digits[axis - 1] == targets[axis - 1].size()) --axis;
     if (axis == 0) return;
+    for (; axis < digits.size(); ++axis) digits[axis] = least_digit(axis);
   }
+}
+
+bool any_order(const FactorAxes&) { return true; }
+
+bool ascending_order(const FactorAxes& axes) {
+  return std::ranges::all_of(axes,
+                             [](const auto& factor) { return std::ranges::is_sorted(factor); });
+}
+
+/// Whether symmetric axes of each factor are in ascending order.
+bool is_first_order(const FactorAxes& factors, const SymmetricAxes& symmetric) {
+  return std::ranges::all_of(factors, [&](const std::vector<int>& axes) {
+    for (std::size_t b = 1; b < axes.size(); ++b)
+      for (std::size_t a = 0; a < b; ++a)
+        if (symmetric[axes[a]] == symmetric[axes[b]] && axes[a] > axes[b]) return false;
+    return true;
+  });
+}
+
+/// The next way to order the axes of every factor; false, and all are ascending, after the last.
+bool next_order(FactorAxes& axes) {
+  return std::ranges::any_of(
+      axes, [](std::vector<int>& factor) { return std::ranges::next_permutation(factor).found; });
+}
+
+/// Whether axes that split the same factor in both do so in the same order.
+bool is_in_same_order(const FactorAxes& a, const FactorAxes& b) {
+  for (std::size_t f = 0; f < a.size(); ++f) {
+    const auto common = [f](const FactorAxes& of, const FactorAxes& other) {
+      std::vector<int> axes = of[f];
+      std::erase_if(axes, [&](int axis) { return std::ranges::count(other[f], axis) == 0; });
+      return axes;
+    };
+    if (common(a, b) != common(b, a)) return false;
+  }
+  return true;
 }
 
 std::vector<int> splittable_factors(const ShardingRule& rule) {
@@ -249,6 +304,11 @@ void append_orders(TensorShardSpec spec, std::size_t dim, std::vector<TensorShar
 }
 
 }  // namespace
+
+bool has_orders(const DeviceMesh& mesh) {
+  constexpr auto fewest_axes = 4;
+  return std::ranges::count_if(mesh.axis_sizes(), [](int size) { return size > 1; }) >= fewest_axes;
+}
 
 std::string_view name_of(ReduceFunction function) {
   return function_names.at(static_cast<std::size_t>(function));
@@ -298,6 +358,7 @@ class Enumeration {
         outputs_(std::move(outputs)),
         partial_(partial),
         factors_(splittable_factors(rule)),
+        has_orders_(has_orders(mesh)),
         maker_(rule, mesh) {}
 
   AxisTargets all() const {
@@ -309,33 +370,66 @@ class Enumeration {
     return target >= 0 && target < std::ssize(factors_) ? factors_[target] : -1;
   }
 
-  void append(const Assignment& target, std::vector<OpShardSpec>& choices) const {
-    FactorAxes factor_axes(rule_.factors.size());
-    GroupAxes group_axes(rule_.linear.size());
-    for (std::size_t axis = 0; axis < target.size(); ++axis) {
-      if (target[axis] < 0) continue;
-      const std::size_t chosen = target[axis];
-      auto& axes = chosen < factors_.size()
-                       ? factor_axes[factors_[chosen]]
-                       : group_axes.at(partial_.groups[chosen - factors_.size()]);
-      axes.push_back(static_cast<int>(axis));
-    }
-    if (auto choice = maker_.make(factor_axes, group_axes))
-      append_reductions(std::move(*choice), outputs_, 0, partial_, choices);
+  /// With every order of the axes of a factor that the mesh's strategies have and that is wanted.
+  template <typename IsWanted>
+  void append(const Assignment& target, IsWanted is_wanted,
+              std::vector<OpShardSpec>& choices) const {
+    Axes axes = axes_of(target);
+    do {
+      if (!is_wanted(axes.of_factors)) continue;
+      if (auto choice = maker_.make(axes.of_factors, axes.of_groups))
+        append_reductions(std::move(*choice), outputs_, 0, partial_, choices);
+    } while (has_orders_ && next_order(axes.of_factors));
   }
 
   std::vector<OpShardSpec> of(const AxisTargets& targets) const {
     std::vector<OpShardSpec> choices;
-    for_each_assignment(targets, [&](const Assignment& target) { append(target, choices); });
+    for_each_assignment(targets,
+                        [&](const Assignment& target) { append(target, any_order, choices); });
     return choices;
   }
 
+  /// Of those in which symmetric axes have changed places one.
+  std::vector<OpShardSpec> apart_from(const SymmetricAxes& symmetric) const {
+    std::vector<OpShardSpec> choices;
+    for_each_assignment(
+        all(), [&](const Assignment& target) { append_apart_from(target, symmetric, choices); },
+        symmetric);
+    return choices;
+  }
+
+  /// With the orders of symmetric axes that are not told apart.
+  void append_apart_from(const Assignment& target, const SymmetricAxes& symmetric,
+                         std::vector<OpShardSpec>& choices) const {
+    const auto is_first = [&](const FactorAxes& axes) { return is_first_order(axes, symmetric); };
+    append(target, is_first, choices);
+  }
+
  private:
+  struct Axes {
+    FactorAxes of_factors;
+    GroupAxes of_groups;
+  };
+
+  Axes axes_of(const Assignment& target) const {
+    Axes axes{FactorAxes(rule_.factors.size()), GroupAxes(rule_.linear.size())};
+    for (std::size_t axis = 0; axis < target.size(); ++axis) {
+      if (target[axis] < 0) continue;
+      const std::size_t chosen = target[axis];
+      auto& all = chosen < factors_.size()
+                      ? axes.of_factors[factors_[chosen]]
+                      : axes.of_groups.at(partial_.groups[chosen - factors_.size()]);
+      all.push_back(static_cast<int>(axis));
+    }
+    return axes;
+  }
+
   const ShardingRule& rule_;
   const DeviceMesh& mesh_;
   const std::vector<Shape> outputs_;
   const PartialUse& partial_;
   const std::vector<int> factors_;
+  const bool has_orders_;
   const ChoiceMaker maker_;
 };
 
@@ -367,11 +461,12 @@ void add_near(AxisTargets targets, const AxisTargets& all, std::size_t axis, int
 std::vector<OpShardSpec> enumerate_op_shard_specs(const ShardingRule& rule, const DeviceMesh& mesh,
                                                   std::span<const Shape> inputs,
                                                   std::span<const Shape> outputs,
-                                                  const PartialUse& partial) {
+                                                  const PartialUse& partial,
+                                                  const SymmetricAxes& symmetric) {
   require(rule.inputs.size() == inputs.size() && rule.outputs.size() == outputs.size(),
           "a rule names every tensor of its operator");
   const Enumeration enumeration(rule, mesh, {outputs.begin(), outputs.end()}, partial);
-  return enumeration.of(enumeration.all());
+  return symmetric.empty() ? enumeration.of(enumeration.all()) : enumeration.apart_from(symmetric);
 }
 
 std::vector<OpShardSpec> op_shard_specs_reading(const graph::Graph& graph, const graph::Node& node,
@@ -404,37 +499,79 @@ std::vector<OpShardSpec> op_shard_specs_near(const graph::Graph& graph, const gr
       planned.push_back(targets_as_in(*plan, axis, all[axis], enumeration));
     add_near(std::move(planned), all, 0, most, near);
   }
+  const auto is_ordered_as_planned = [&](const FactorAxes& axes) {
+    return std::ranges::any_of(
+        plans, [&](const OpShardSpec* plan) { return is_in_same_order(axes, plan->factor_axes); });
+  };
   std::vector<OpShardSpec> choices;
-  for (const Assignment& target : near) enumeration.append(target, choices);
+  for (const Assignment& target : near) enumeration.append(target, is_ordered_as_planned, choices);
   keep_near(choices, plans, mesh.num_axes(), most);
   return choices;
 }
 
+OpShardSpec canonical(OpShardSpec strategy, const SymmetricAxes& symmetric) {
+  for (auto* tensors : {&strategy.inputs, &strategy.computed, &strategy.outputs})
+    for (TensorShardSpec& tensor : *tensors) tensor = canonical(tensor, symmetric);
+  return strategy;
+}
+
+std::vector<OpShardSpec> op_shard_specs_like(const graph::Graph& graph, const graph::Node& node,
+                                             const ShardingRule& rule, const DeviceMesh& mesh,
+                                             const PartialUse& partial, const OpShardSpec& form,
+                                             const SymmetricAxes& symmetric, bool is_ascending) {
+  const Enumeration enumeration(rule, mesh, output_shapes(graph, node), partial);
+  const auto is_alike = [&](const OpShardSpec& choice) {
+    const OpShardSpec own = canonical(choice, symmetric);
+    return own.inputs == form.inputs && own.outputs == form.outputs;
+  };
+  std::set<Assignment> alike;  // of those in which symmetric axes have changed places, the first
+  for_each_assignment(
+      enumeration.all(),
+      [&](const Assignment& target) {
+        std::vector<OpShardSpec> choices;
+        enumeration.append_apart_from(target, symmetric, choices);
+        if (std::ranges::any_of(choices, is_alike)) alike.insert(target);
+      },
+      symmetric);
+  std::vector<OpShardSpec> choices;
+  for_each_assignment(enumeration.all(), [&](const Assignment& target) {
+    if (!alike.contains(with_lowest_first(target, symmetric))) return;
+    enumeration.append(target, is_ascending ? ascending_order : any_order, choices);
+  });
+  std::erase_if(choices, [&](const OpShardSpec& choice) { return !is_alike(choice); });
+  return choices;
+}
+
 std::vector<TensorShardSpec> enumerate_tensor_shard_specs(const Shape& shape,
-                                                          const DeviceMesh& mesh) {
+                                                          const DeviceMesh& mesh,
+                                                          const SymmetricAxes& symmetric) {
   std::vector<std::size_t> dims;
   for (std::size_t d = 0; d < shape.size(); ++d) {
     if (shape[d] > 1) dims.push_back(d);
   }
   std::vector<TensorShardSpec> specs;
   const AxisTargets targets = all_targets(mesh, static_cast<int>(dims.size()));
-  for_each_assignment(targets, [&](const Assignment& target) {
+  const auto append = [&](const Assignment& target) {
     TensorShardSpec spec = TensorShardSpec::replicated(shape.size());
     for (std::size_t axis = 0; axis < target.size(); ++axis) {
       if (target[axis] < 0) continue;
       spec.dims[dims[target[axis]]].push_back(static_cast<int>(axis));
     }
-    append_orders(std::move(spec), 0, specs);
-  });
+    if (symmetric.empty())
+      append_orders(std::move(spec), 0, specs);
+    else
+      specs.push_back(canonical(spec, symmetric));
+  };
+  for_each_assignment(targets, append, symmetric);
   return specs;
 }
 
 std::vector<OpShardSpec> enumerate_op_shard_specs(const graph::Graph& graph,
                                                   const graph::Node& node, const ShardingRule& rule,
-                                                  const DeviceMesh& mesh,
-                                                  const PartialUse& partial) {
+                                                  const DeviceMesh& mesh, const PartialUse& partial,
+                                                  const SymmetricAxes& symmetric) {
   return enumerate_op_shard_specs(rule, mesh, input_shapes(graph, node), output_shapes(graph, node),
-                                  partial);
+                                  partial, symmetric);
 }
 
 std::vector<Range> factor_ranges(const ShardingRule& rule, const FactorAxes& factor_axes,

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "sharding/sharding_rule.h"
+#include "sharding/symmetric_axes.h"
 
 namespace autopar::sharding {
 
@@ -40,19 +41,26 @@ struct PartialUse {
   bool may_keep(std::size_t output) const { return output < kept.size() && kept[output]; }
 };
 
+/// Whether the axes that split one factor may be in any order: on a mesh of four axes or more. With
+/// fewer an order hardly ever saves an exchange, and a search takes longer with all of them.
+bool has_orders(const DeviceMesh& mesh);
+
 /// Every way to run the operator on the mesh: each axis splits one factor, or a group of inputs is
 /// partial over it, or neither; where outputs are partial, all-reduce, or reduce-scatter onto each
 /// dimension that can take it, or they are kept. Deterministic order, replicated first. Splits that
 /// would break a rule (`whole`, `even`, `never_empty`, a dimension of several factors split other
-/// than evenly from its major one) are left out.
+/// than evenly from its major one) are left out. Of strategies in which symmetric axes have changed
+/// places there is one. The axes that split one factor ascend unless the mesh `has_orders`.
 std::vector<OpShardSpec> enumerate_op_shard_specs(const ShardingRule& rule, const DeviceMesh& mesh,
                                                   std::span<const Shape> inputs,
                                                   std::span<const Shape> outputs,
-                                                  const PartialUse& partial = {});
+                                                  const PartialUse& partial = {},
+                                                  const SymmetricAxes& symmetric = {});
 std::vector<OpShardSpec> enumerate_op_shard_specs(const graph::Graph& graph,
                                                   const graph::Node& node, const ShardingRule& rule,
                                                   const DeviceMesh& mesh,
-                                                  const PartialUse& partial = {});
+                                                  const PartialUse& partial = {},
+                                                  const SymmetricAxes& symmetric = {});
 
 /// Those that read the inputs in these specs, none of them partial, in the same order; an input
 /// that is left out has an empty one.
@@ -61,16 +69,26 @@ std::vector<OpShardSpec> op_shard_specs_reading(const graph::Graph& graph, const
                                                 std::span<const TensorShardSpec> inputs);
 
 /// Those that use all mesh axes but at most `most` as one of the `plans` does: in the same places
-/// of factors, inputs and outputs. The others are not enumerated.
+/// of factors, inputs and outputs, and in the same order. The others are not enumerated.
 std::vector<OpShardSpec> op_shard_specs_near(const graph::Graph& graph, const graph::Node& node,
                                              const ShardingRule& rule, const DeviceMesh& mesh,
                                              const PartialUse& partial,
                                              std::span<const OpShardSpec* const> plans, int most);
 
+/// Each tensor's canonical spec by itself: which axes two tensors share is lost.
+OpShardSpec canonical(OpShardSpec strategy, const SymmetricAxes& symmetric);
+/// Those that have the inputs and outputs of this canonical one, or of these the ones with the axes
+/// of each factor in ascending order.
+std::vector<OpShardSpec> op_shard_specs_like(const graph::Graph& graph, const graph::Node& node,
+                                             const ShardingRule& rule, const DeviceMesh& mesh,
+                                             const PartialUse& partial, const OpShardSpec& form,
+                                             const SymmetricAxes& symmetric, bool is_ascending);
+
 /// Every spec without partial values that splits each dimension by some of the axes, replicated
-/// first: the ways in which an input or a weight may lie.
+/// first: the ways in which an input or a weight may lie. With symmetric axes, the canonical ones.
 std::vector<TensorShardSpec> enumerate_tensor_shard_specs(const Shape& shape,
-                                                          const DeviceMesh& mesh);
+                                                          const DeviceMesh& mesh,
+                                                          const SymmetricAxes& symmetric = {});
 
 /// This rank's share of each factor under a choice.
 std::vector<Range> factor_ranges(const ShardingRule& rule, const FactorAxes& factor_axes,

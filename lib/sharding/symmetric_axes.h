@@ -1,0 +1,25 @@
+#pragma once
+
+#include <vector>
+
+#include "sharding/tensor_shard_spec.h"
+
+namespace autopar::sharding {
+
+/// By mesh axis the first axis that is symmetric to it: they have one size and like links, so that
+/// a plan in which they change places costs the same. Empty: none is.
+using SymmetricAxes = std::vector<int>;
+
+/// The same for all specs that differ only in which of symmetric axes they use, and in the order of
+/// axes within a dimension: axes are taken by dimension, then for partial values, lowest first.
+TensorShardSpec canonical(const TensorShardSpec& spec, const SymmetricAxes& symmetric);
+
+/// The orders of axes within dimensions that lead to different canonical specs when axes are taken
+/// from the dimensions' minor ends.
+std::vector<TensorShardSpec> orders_of(const TensorShardSpec& spec, const SymmetricAxes& symmetric);
+
+/// Whether can_connect says so of some two specs with these canonical ones.
+bool can_connect_some(const TensorShardSpec& src, const TensorShardSpec& dst,
+                      const SymmetricAxes& symmetric);
+
+}  // namespace autopar::sharding

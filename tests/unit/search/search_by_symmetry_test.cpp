@@ -1,0 +1,97 @@
+#include "search/search_by_symmetry.h"
+
+#include <catch2/catch.hpp>
+
+#include "unit/program/random_graph.h"
+#include "unit/search/plan_pricing.h"
+
+using namespace autopar;
+using namespace autopar::search;
+using Catch::Matchers::WithinRel;
+
+namespace {
+
+/// A graph that is searched on a mesh.
+struct Searched {
+  const graph::StageGraph stage;
+  const cost::CostModel cost;
+  const Profile profile{.stage = &stage, .cost = &cost};
+
+  Searched(const graph::Graph& graph, const std::string& mesh)
+      : stage(graph::whole_stage(graph)), cost(model_of(mesh)) {}
+  std::span<const Profile> profiles() const { return {&profile, 1}; }
+};
+
+}  // namespace
+
+TEST_CASE("symmetric axes are those of one size along like links") {
+  CHECK(symmetric_axes(model_of("2x4x2")) == sharding::SymmetricAxes{0, 1, 0});
+  CHECK(symmetric_axes(model_of("2x2x2x2")) == sharding::SymmetricAxes{0, 0, 0, 0});
+  CHECK(symmetric_axes(model_of("2x4")).empty());
+  const cost::CostModel nodes(cost::load_device_model("h100-cluster"),
+                              sharding::DeviceMesh({2, 2, 2, 2}));  // of eight devices
+  CHECK(symmetric_axes(nodes) == sharding::SymmetricAxes{0, 1, 1, 1});
+}
+
+TEST_CASE("no plan of the mesh or a coarser one costs less than without symmetric axes") {
+  struct Meshes {
+    const char* fine;
+    std::vector<const char*> coarser;
+  };
+  const Meshes meshes[] = {{"2x2", {"4"}},
+                           {"2x2x2", {"8", "2x4", "4x2"}},
+                           {"2x3x2", {"12", "2x6", "6x2"}},
+                           {"2x2x2x2", {"16", "4x4", "2x8", "8x2", "2x4x2"}}};
+  Random random(31);
+  double bounds = 0;
+  double costs = 0;
+  for (int round = 0; round < 24; ++round) {
+    const graph::Graph graph = RandomGraph(random).grow(pick(random, 2, 5));
+    const auto& [fine, coarser] = meshes[round % std::size(meshes)];
+    const Searched searched(graph, fine);
+    const SearchOptions options = within("fair");
+    REQUIRE(has_symmetry(searched.profiles(), options));
+    const Relaxation relaxed = relax_symmetry(Stopwatch(), searched.profiles(), options, 1);
+    CAPTURE(round, fine);
+    for (const char* mesh : coarser) {
+      CAPTURE(mesh);
+      const SolvedPlan best = search_plan(graph, model_of(mesh), options);
+      REQUIRE(best.report.proven_optimal);
+      CHECK(relaxed.lower_bound_seconds <= best.plan.predicted.cost_seconds * (1 + 1e-9));
+    }
+    const SolvedPlan best = search_plan(graph, searched.cost, options);
+    CHECK(relaxed.lower_bound_seconds <= best.plan.predicted.cost_seconds * (1 + 1e-9));
+    bounds += relaxed.lower_bound_seconds;
+    costs += best.plan.predicted.cost_seconds;
+  }
+  CHECK(bounds > 0.95 * costs);  // a bound, and near
+}
+
+TEST_CASE("the plan of the relaxation's forms can run and costs what is said") {
+  Random random(32);
+  double found_seconds = 0;
+  double least_seconds = 0;
+  int found_plans = 0;
+  for (int round = 0; round < 16; ++round) {
+    const graph::Graph graph = RandomGraph(random).grow(pick(random, 2, 5));
+    const Searched searched(graph, round % 2 == 0 ? "2x2x2" : "2x2x2x2");
+    const SearchOptions options = within("fair");
+    const Relaxation relaxed = relax_symmetry(Stopwatch(), searched.profiles(), options, 1);
+    REQUIRE(relaxed.forms.size() == 1);
+    const auto found = best_of_forms(Stopwatch(), searched.profiles(), options, 1, relaxed.forms);
+    if (!found) continue;  // the relaxation may choose what no strategies of all axes agree on
+    ++found_plans;
+    const plan::Plan& plan = found->plans.front();
+    CAPTURE(round);
+    CHECK(can_run(graph, plan));
+    CHECK_THAT(plan.predicted.cost_seconds, WithinRel(price_of(graph, searched.cost, plan), 1e-6));
+    CHECK(plan.predicted.cost_seconds >= relaxed.lower_bound_seconds * (1 - 1e-9));
+    for (std::size_t id = 0; id < graph.nodes.size(); ++id)
+      CHECK(canonical(plan.operators[id], symmetric_axes(searched.cost)).inputs ==
+            relaxed.forms.front().operators[id].inputs);
+    found_seconds += plan.predicted.cost_seconds;
+    least_seconds += relaxed.lower_bound_seconds;
+  }
+  CHECK(found_plans > 12);
+  CHECK(found_seconds < 1.1 * least_seconds);
+}
