@@ -184,8 +184,7 @@ std::vector<sharding::OpShardSpec> StrategyTable::choices_of(graph::NodeId id,
   const sharding::PartialUse& partial = partial_uses_[id];
   if (symmetry_.chosen != nullptr)
     return sharding::op_shard_specs_like(graph_, node, rule, cost_.mesh(), partial,
-                                         symmetry_.chosen->operators[id], symmetry_.axes,
-                                         symmetry_.is_ascending);
+                                         symmetry_.chosen->operators[id], symmetry_.axes);
   auto near = sharding::op_shard_specs_near(graph_, node, rule, cost_.mesh(), partial, planned(id),
                                             near_.axes);
   if (!near.empty()) return near;

@@ -27,7 +27,6 @@ struct Neighbourhood {
 struct Symmetry {
   sharding::SymmetricAxes axes{};      ///< empty: all are told apart
   const plan::Plan* chosen = nullptr;  ///< of the relaxation: all that it stands for, instead
-  bool is_ascending = false;           ///< of these, with the axes of a factor in ascending order
 
   bool is_relaxed() const { return !axes.empty() && chosen == nullptr; }
   /// Those that are not told apart.

@@ -23,6 +23,8 @@ namespace {
 constexpr int fewest_axes = 3;
 /// Seconds to build a problem, by pair of strategies of two neighbours, seen on an ordinary core.
 constexpr double build_seconds_a_pair = 3e-6;
+/// Beyond, pricing all strategies to count them would itself take long.
+constexpr int most_axes_to_count = 3;
 /// Another axis has been seen to multiply the pairs by so much.
 constexpr double growth_an_axis = 20;
 /// The part of the time that building may take: what is left makes plans good.
@@ -89,7 +91,7 @@ double pairs_of_strategies(const Profile& profile) {
 }
 
 double seconds_to_build(std::span<const Profile> profiles) {
-  if (mesh_of(profiles).num_axes() > most_axes_of_descent)
+  if (mesh_of(profiles).num_axes() > most_axes_to_count)
     return growth_an_axis * seconds_to_build(coarser_of(profiles).profiles);
   const Stopwatch passed;
   const ThreadStopwatch on_core;

@@ -4,17 +4,12 @@
 #include <numeric>
 #include <utility>
 
-#include "search/coarse_plan.h"
 #include "search/plan_task.h"
 #include "search/search_at_rest.h"
 
 namespace autopar::search {
 
 namespace {
-
-/// The part of the time for the best plan of some forms in which axes that split a factor are in
-/// ascending order: that is soon found, and orders are many.
-constexpr double share_without_orders = 0.3;
 
 /// The options with a time limit that leaves the rest to others.
 SearchOptions within_share(const SearchOptions& options, const Stopwatch& stopwatch, double share) {
@@ -28,39 +23,6 @@ std::vector<Profile> with_symmetry(std::span<const Profile> profiles) {
   std::vector<Profile> relaxed(profiles.begin(), profiles.end());
   for (Profile& profile : relaxed) profile.symmetry.axes = symmetric_axes(*profile.cost);
   return relaxed;
-}
-
-std::vector<Profile> with_forms(std::span<const Profile> profiles,
-                                const std::vector<plan::Plan>& forms, bool is_ascending) {
-  std::vector<Profile> chosen = with_symmetry(profiles);
-  for (std::size_t p = 0; p < chosen.size(); ++p) {
-    chosen[p].symmetry.chosen = &forms[p];
-    chosen[p].symmetry.is_ascending = is_ascending;
-  }
-  return chosen;
-}
-
-/// Begins with a plan that has the forms, too, or with none.
-std::optional<JointPlan> best_in_order(const Stopwatch& stopwatch,
-                                       const std::vector<Profile>& profiles,
-                                       const SearchOptions& options, const JointPlan* start) {
-  // Sums tell what fits where shards do not.
-  const CountedMemory counted =
-      options.run_bytes ? CountedMemory::at_rest : CountedMemory::over_time;
-  PlanTask task{.stopwatch = stopwatch,
-                .profiles = profiles,
-                .options = options,
-                .built = build_plan_problem(profiles, options, counted)};
-  Incumbent best;
-  if (start != nullptr) {
-    const sharding::DeviceMesh& mesh = task.mesh();
-    if (auto choice = refined(start->built, start->choice, *runs_between(mesh, mesh), task.built))
-      best.starts.push_back(*std::move(choice));
-  }
-  improve_at_rest(task, best);
-  if (best.choice.empty()) return std::nullopt;
-  const assignment::Cost bound = bound_of_operators(task);
-  return answer_of(std::move(task), std::move(best), bound);
 }
 
 }  // namespace
@@ -107,17 +69,21 @@ std::optional<JointPlan> best_of_forms(const Stopwatch& stopwatch,
                                        std::span<const Profile> profiles,
                                        const SearchOptions& options, double share,
                                        const std::vector<plan::Plan>& forms) {
+  std::vector<Profile> chosen = with_symmetry(profiles);
+  for (std::size_t p = 0; p < chosen.size(); ++p) chosen[p].symmetry.chosen = &forms[p];
   const SearchOptions own = within_share(options, stopwatch, share);
-  std::optional<JointPlan> in_order =
-      best_in_order(stopwatch, with_forms(profiles, forms, true),
-                    within_share(own, stopwatch, share_without_orders), nullptr);
-  if (!has_orders(profiles.front().cost->mesh())) return in_order;
-  std::optional<JointPlan> best = best_in_order(stopwatch, with_forms(profiles, forms, false), own,
-                                                in_order ? &*in_order : nullptr);
-  const auto is_better = [](const JointPlan& a, const JointPlan& b) {
-    return a.predicted.cost_seconds < b.predicted.cost_seconds;
-  };
-  return !best || (in_order && is_better(*in_order, *best)) ? std::move(in_order) : std::move(best);
+  // Sums tell what fits where shards do not.
+  const CountedMemory counted =
+      options.run_bytes ? CountedMemory::at_rest : CountedMemory::over_time;
+  PlanTask task{.stopwatch = stopwatch,
+                .profiles = chosen,
+                .options = own,
+                .built = build_plan_problem(chosen, own, counted)};
+  Incumbent best;
+  improve_at_rest(task, best);
+  if (best.choice.empty()) return std::nullopt;
+  const assignment::Cost bound = bound_of_operators(task);
+  return answer_of(std::move(task), std::move(best), bound);
 }
 
 }  // namespace autopar::search

@@ -248,11 +248,6 @@ void for_each_assignment(const AxisTargets& targets, Visit visit,
 
 bool any_order(const FactorAxes&) { return true; }
 
-bool ascending_order(const FactorAxes& axes) {
-  return std::ranges::all_of(axes,
-                             [](const auto& factor) { return std::ranges::is_sorted(factor); });
-}
-
 /// Whether symmetric axes of each factor are in ascending order.
 bool is_first_order(const FactorAxes& factors, const SymmetricAxes& symmetric) {
   return std::ranges::all_of(factors, [&](const std::vector<int>& axes) {
@@ -306,7 +301,7 @@ void append_orders(TensorShardSpec spec, std::size_t dim, std::vector<TensorShar
 }  // namespace
 
 bool has_orders(const DeviceMesh& mesh) {
-  constexpr auto fewest_axes = 4;
+  constexpr auto fewest_axes = 5;
   return std::ranges::count_if(mesh.axis_sizes(), [](int size) { return size > 1; }) >= fewest_axes;
 }
 
@@ -518,7 +513,7 @@ OpShardSpec canonical(OpShardSpec strategy, const SymmetricAxes& symmetric) {
 std::vector<OpShardSpec> op_shard_specs_like(const graph::Graph& graph, const graph::Node& node,
                                              const ShardingRule& rule, const DeviceMesh& mesh,
                                              const PartialUse& partial, const OpShardSpec& form,
-                                             const SymmetricAxes& symmetric, bool is_ascending) {
+                                             const SymmetricAxes& symmetric) {
   const Enumeration enumeration(rule, mesh, output_shapes(graph, node), partial);
   const auto is_alike = [&](const OpShardSpec& choice) {
     const OpShardSpec own = canonical(choice, symmetric);
@@ -536,7 +531,7 @@ std::vector<OpShardSpec> op_shard_specs_like(const graph::Graph& graph, const gr
   std::vector<OpShardSpec> choices;
   for_each_assignment(enumeration.all(), [&](const Assignment& target) {
     if (!alike.contains(with_lowest_first(target, symmetric))) return;
-    enumeration.append(target, is_ascending ? ascending_order : any_order, choices);
+    enumeration.append(target, any_order, choices);
   });
   std::erase_if(choices, [&](const OpShardSpec& choice) { return !is_alike(choice); });
   return choices;

@@ -41,8 +41,9 @@ struct PartialUse {
   bool may_keep(std::size_t output) const { return output < kept.size() && kept[output]; }
 };
 
-/// Whether the axes that split one factor may be in any order: on a mesh of four axes or more. With
-/// fewer an order hardly ever saves an exchange, and a search takes longer with all of them.
+/// Whether the axes that split one factor may be in any order: on a mesh of five axes or more,
+/// whose strategies are enumerated for relaxations alone. An order may save an exchange, but a
+/// search of all of them takes long.
 bool has_orders(const DeviceMesh& mesh);
 
 /// Every way to run the operator on the mesh: each axis splits one factor, or a group of inputs is
@@ -77,12 +78,11 @@ std::vector<OpShardSpec> op_shard_specs_near(const graph::Graph& graph, const gr
 
 /// Each tensor's canonical spec by itself: which axes two tensors share is lost.
 OpShardSpec canonical(OpShardSpec strategy, const SymmetricAxes& symmetric);
-/// Those that have the inputs and outputs of this canonical one, or of these the ones with the axes
-/// of each factor in ascending order.
+/// Those of enumerate_op_shard_specs that have the inputs and outputs of this canonical one.
 std::vector<OpShardSpec> op_shard_specs_like(const graph::Graph& graph, const graph::Node& node,
                                              const ShardingRule& rule, const DeviceMesh& mesh,
                                              const PartialUse& partial, const OpShardSpec& form,
-                                             const SymmetricAxes& symmetric, bool is_ascending);
+                                             const SymmetricAxes& symmetric);
 
 /// Every spec without partial values that splits each dimension by some of the axes, replicated
 /// first: the ways in which an input or a weight may lie. With symmetric axes, the canonical ones.
