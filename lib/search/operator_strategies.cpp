@@ -101,7 +101,8 @@ std::int64_t bytes_between(const sharding::Decomposition& parts, const cost::Cos
   return std::max<std::int64_t>(0, most - outputs);
 }
 
-/// Of strategies with the same canonical inputs and outputs there is one, with the least of each.
+/// Merges strategies with the same canonical inputs and outputs into one, which takes the least
+/// seconds and the least bytes of any.
 OperatorStrategies relaxed(OperatorStrategies all, const sharding::SymmetricAxes& symmetric) {
   using Specs = std::vector<sharding::TensorShardSpec>;
   OperatorStrategies merged{.choices = {}, .costs = {}, .output_bytes = {}, .inner_bytes = {}};

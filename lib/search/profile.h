@@ -22,8 +22,7 @@ struct Neighbourhood {
 
 /// A relaxation of the search: which of symmetric axes a tensor uses is not told apart. Its
 /// strategies are canonical, and what connects them is the cheapest between any that they stand
-/// for. The few that are left make a small problem on many axes, whose bound holds for every order
-/// of the axes that split a dimension, too.
+/// for. The few that are left make a small problem on many axes, whose bound holds for all plans.
 struct Symmetry {
   sharding::SymmetricAxes axes{};      ///< empty: all are told apart
   const plan::Plan* chosen = nullptr;  ///< of the relaxation: all that it stands for, instead

@@ -17,8 +17,8 @@ bool has_symmetry(std::span<const Profile> profiles, const SearchOptions& option
 
 /// What the relaxation that does not tell symmetric axes apart (Symmetry) has come to.
 struct Relaxation {
-  /// No plan of the mesh takes less, with any order of the axes that split a dimension. Nor does
-  /// one of a coarser mesh, whose axes are runs of the mesh's, as long as links are alike.
+  /// No plan of the mesh takes less. Nor does one of a coarser mesh, whose axes are runs of the
+  /// mesh's, as long as links are alike.
   double lower_bound_seconds = 0;
   std::vector<plan::Plan> forms{};  ///< by profile, canonical; empty where none was found
 };

@@ -246,37 +246,6 @@ void for_each_assignment(const AxisTargets& targets, Visit visit,
   }
 }
 
-bool any_order(const FactorAxes&) { return true; }
-
-/// Whether symmetric axes of each factor are in ascending order.
-bool is_first_order(const FactorAxes& factors, const SymmetricAxes& symmetric) {
-  return std::ranges::all_of(factors, [&](const std::vector<int>& axes) {
-    for (std::size_t b = 1; b < axes.size(); ++b)
-      for (std::size_t a = 0; a < b; ++a)
-        if (symmetric[axes[a]] == symmetric[axes[b]] && axes[a] > axes[b]) return false;
-    return true;
-  });
-}
-
-/// The next way to order the axes of every factor; false, and all are ascending, after the last.
-bool next_order(FactorAxes& axes) {
-  return std::ranges::any_of(
-      axes, [](std::vector<int>& factor) { return std::ranges::next_permutation(factor).found; });
-}
-
-/// Whether axes that split the same factor in both do so in the same order.
-bool is_in_same_order(const FactorAxes& a, const FactorAxes& b) {
-  for (std::size_t f = 0; f < a.size(); ++f) {
-    const auto common = [f](const FactorAxes& of, const FactorAxes& other) {
-      std::vector<int> axes = of[f];
-      std::erase_if(axes, [&](int axis) { return std::ranges::count(other[f], axis) == 0; });
-      return axes;
-    };
-    if (common(a, b) != common(b, a)) return false;
-  }
-  return true;
-}
-
 std::vector<int> splittable_factors(const ShardingRule& rule) {
   std::vector<int> result;
   for (std::size_t f = 0; f < rule.factors.size(); ++f) {
@@ -299,11 +268,6 @@ void append_orders(TensorShardSpec spec, std::size_t dim, std::vector<TensorShar
 }
 
 }  // namespace
-
-bool has_orders(const DeviceMesh& mesh) {
-  constexpr auto fewest_axes = 5;
-  return std::ranges::count_if(mesh.axis_sizes(), [](int size) { return size > 1; }) >= fewest_axes;
-}
 
 std::string_view name_of(ReduceFunction function) {
   return function_names.at(static_cast<std::size_t>(function));
@@ -353,7 +317,6 @@ class Enumeration {
         outputs_(std::move(outputs)),
         partial_(partial),
         factors_(splittable_factors(rule)),
-        has_orders_(has_orders(mesh)),
         maker_(rule, mesh) {}
 
   AxisTargets all() const {
@@ -365,66 +328,35 @@ class Enumeration {
     return target >= 0 && target < std::ssize(factors_) ? factors_[target] : -1;
   }
 
-  /// With every order of the axes of a factor that the mesh's strategies have and that is wanted.
-  template <typename IsWanted>
-  void append(const Assignment& target, IsWanted is_wanted,
-              std::vector<OpShardSpec>& choices) const {
-    Axes axes = axes_of(target);
-    do {
-      if (!is_wanted(axes.of_factors)) continue;
-      if (auto choice = maker_.make(axes.of_factors, axes.of_groups))
-        append_reductions(std::move(*choice), outputs_, 0, partial_, choices);
-    } while (has_orders_ && next_order(axes.of_factors));
-  }
-
-  std::vector<OpShardSpec> of(const AxisTargets& targets) const {
-    std::vector<OpShardSpec> choices;
-    for_each_assignment(targets,
-                        [&](const Assignment& target) { append(target, any_order, choices); });
-    return choices;
-  }
-
-  /// Of those in which symmetric axes have changed places one.
-  std::vector<OpShardSpec> apart_from(const SymmetricAxes& symmetric) const {
-    std::vector<OpShardSpec> choices;
-    for_each_assignment(
-        all(), [&](const Assignment& target) { append_apart_from(target, symmetric, choices); },
-        symmetric);
-    return choices;
-  }
-
-  /// With the orders of symmetric axes that are not told apart.
-  void append_apart_from(const Assignment& target, const SymmetricAxes& symmetric,
-                         std::vector<OpShardSpec>& choices) const {
-    const auto is_first = [&](const FactorAxes& axes) { return is_first_order(axes, symmetric); };
-    append(target, is_first, choices);
-  }
-
- private:
-  struct Axes {
-    FactorAxes of_factors;
-    GroupAxes of_groups;
-  };
-
-  Axes axes_of(const Assignment& target) const {
-    Axes axes{FactorAxes(rule_.factors.size()), GroupAxes(rule_.linear.size())};
+  void append(const Assignment& target, std::vector<OpShardSpec>& choices) const {
+    FactorAxes factor_axes(rule_.factors.size());
+    GroupAxes group_axes(rule_.linear.size());
     for (std::size_t axis = 0; axis < target.size(); ++axis) {
       if (target[axis] < 0) continue;
       const std::size_t chosen = target[axis];
-      auto& all = chosen < factors_.size()
-                      ? axes.of_factors[factors_[chosen]]
-                      : axes.of_groups.at(partial_.groups[chosen - factors_.size()]);
-      all.push_back(static_cast<int>(axis));
+      auto& axes = chosen < factors_.size()
+                       ? factor_axes[factors_[chosen]]
+                       : group_axes.at(partial_.groups[chosen - factors_.size()]);
+      axes.push_back(static_cast<int>(axis));
     }
-    return axes;
+    if (auto choice = maker_.make(factor_axes, group_axes))
+      append_reductions(std::move(*choice), outputs_, 0, partial_, choices);
   }
 
+  std::vector<OpShardSpec> of(const AxisTargets& targets,
+                              const SymmetricAxes& symmetric = {}) const {
+    std::vector<OpShardSpec> choices;
+    for_each_assignment(
+        targets, [&](const Assignment& target) { append(target, choices); }, symmetric);
+    return choices;
+  }
+
+ private:
   const ShardingRule& rule_;
   const DeviceMesh& mesh_;
   const std::vector<Shape> outputs_;
   const PartialUse& partial_;
   const std::vector<int> factors_;
-  const bool has_orders_;
   const ChoiceMaker maker_;
 };
 
@@ -461,7 +393,7 @@ std::vector<OpShardSpec> enumerate_op_shard_specs(const ShardingRule& rule, cons
   require(rule.inputs.size() == inputs.size() && rule.outputs.size() == outputs.size(),
           "a rule names every tensor of its operator");
   const Enumeration enumeration(rule, mesh, {outputs.begin(), outputs.end()}, partial);
-  return symmetric.empty() ? enumeration.of(enumeration.all()) : enumeration.apart_from(symmetric);
+  return enumeration.of(enumeration.all(), symmetric);
 }
 
 std::vector<OpShardSpec> op_shard_specs_reading(const graph::Graph& graph, const graph::Node& node,
@@ -494,12 +426,8 @@ std::vector<OpShardSpec> op_shard_specs_near(const graph::Graph& graph, const gr
       planned.push_back(targets_as_in(*plan, axis, all[axis], enumeration));
     add_near(std::move(planned), all, 0, most, near);
   }
-  const auto is_ordered_as_planned = [&](const FactorAxes& axes) {
-    return std::ranges::any_of(
-        plans, [&](const OpShardSpec* plan) { return is_in_same_order(axes, plan->factor_axes); });
-  };
   std::vector<OpShardSpec> choices;
-  for (const Assignment& target : near) enumeration.append(target, is_ordered_as_planned, choices);
+  for (const Assignment& target : near) enumeration.append(target, choices);
   keep_near(choices, plans, mesh.num_axes(), most);
   return choices;
 }
@@ -519,19 +447,18 @@ std::vector<OpShardSpec> op_shard_specs_like(const graph::Graph& graph, const gr
     const OpShardSpec own = canonical(choice, symmetric);
     return own.inputs == form.inputs && own.outputs == form.outputs;
   };
-  std::set<Assignment> alike;  // of those in which symmetric axes have changed places, the first
+  std::set<Assignment> alike;  // those with_lowest_first
   for_each_assignment(
       enumeration.all(),
       [&](const Assignment& target) {
         std::vector<OpShardSpec> choices;
-        enumeration.append_apart_from(target, symmetric, choices);
+        enumeration.append(target, choices);
         if (std::ranges::any_of(choices, is_alike)) alike.insert(target);
       },
       symmetric);
   std::vector<OpShardSpec> choices;
   for_each_assignment(enumeration.all(), [&](const Assignment& target) {
-    if (!alike.contains(with_lowest_first(target, symmetric))) return;
-    enumeration.append(target, any_order, choices);
+    if (alike.contains(with_lowest_first(target, symmetric))) enumeration.append(target, choices);
   });
   std::erase_if(choices, [&](const OpShardSpec& choice) { return !is_alike(choice); });
   return choices;

@@ -41,17 +41,12 @@ struct PartialUse {
   bool may_keep(std::size_t output) const { return output < kept.size() && kept[output]; }
 };
 
-/// Whether the axes that split one factor may be in any order: on a mesh of five axes or more,
-/// whose strategies are enumerated for relaxations alone. An order may save an exchange, but a
-/// search of all of them takes long.
-bool has_orders(const DeviceMesh& mesh);
-
 /// Every way to run the operator on the mesh: each axis splits one factor, or a group of inputs is
 /// partial over it, or neither; where outputs are partial, all-reduce, or reduce-scatter onto each
 /// dimension that can take it, or they are kept. Deterministic order, replicated first. Splits that
 /// would break a rule (`whole`, `even`, `never_empty`, a dimension of several factors split other
-/// than evenly from its major one) are left out. Of strategies in which symmetric axes have changed
-/// places there is one. The axes that split one factor ascend unless the mesh `has_orders`.
+/// than evenly from its major one) are left out. The axes that split one factor ascend. Strategies
+/// that differ only in which of symmetric axes they use are enumerated once.
 std::vector<OpShardSpec> enumerate_op_shard_specs(const ShardingRule& rule, const DeviceMesh& mesh,
                                                   std::span<const Shape> inputs,
                                                   std::span<const Shape> outputs,
@@ -70,7 +65,7 @@ std::vector<OpShardSpec> op_shard_specs_reading(const graph::Graph& graph, const
                                                 std::span<const TensorShardSpec> inputs);
 
 /// Those that use all mesh axes but at most `most` as one of the `plans` does: in the same places
-/// of factors, inputs and outputs, and in the same order. The others are not enumerated.
+/// of factors, inputs and outputs. The others are not enumerated.
 std::vector<OpShardSpec> op_shard_specs_near(const graph::Graph& graph, const graph::Node& node,
                                              const ShardingRule& rule, const DeviceMesh& mesh,
                                              const PartialUse& partial,
