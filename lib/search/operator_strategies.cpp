@@ -110,8 +110,9 @@ OperatorStrategies relaxed(OperatorStrategies all, const sharding::SymmetricAxes
   std::map<std::pair<Specs, Specs>, std::size_t> places;
   for (std::size_t k = 0; k < all.choices.size(); ++k) {
     sharding::OpShardSpec form = canonical(std::move(all.choices[k]), symmetric);
-    const auto [entry, is_new] = places.try_emplace({form.inputs, form.outputs}, places.size());
-    const std::size_t place = entry->second;
+    const std::size_t place =
+        places.try_emplace({form.inputs, form.outputs}, places.size()).first->second;
+    const bool is_new = place == merged.choices.size();
     const auto take = [&](auto& into, const auto& from) {
       if (is_new)
         into.push_back(from[k]);
