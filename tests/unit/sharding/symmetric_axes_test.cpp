@@ -81,7 +81,9 @@ TEST_CASE("specs have one canonical form where exchanges of symmetric axes lead 
 }
 
 TEST_CASE("between canonical specs the way is the cheapest between any that they stand for") {
-  for (const auto& [mesh, symmetric] : cases) {
+  for (const Case& axes : cases) {
+    const auto& mesh = axes.mesh;
+    const auto& symmetric = axes.symmetric;
     if (mesh.num_axes() > 3) continue;  // too many pairs for brute force
     const Shape shape{16, 24};
     // Symmetric, but otherwise hardly alike.
@@ -122,7 +124,9 @@ TEST_CASE("strategies of symmetric axes stand for all strategies, each of which 
     for (const auto& node : graph.nodes) {
       const auto rule = sharding_rule(graph, node);
       if (!rule) continue;
-      for (const auto& [mesh, symmetric] : cases) {
+      for (const Case& axes : cases) {
+        const auto& mesh = axes.mesh;
+        const auto& symmetric = axes.symmetric;
         const auto all = enumerate_op_shard_specs(graph, node, *rule, mesh);
         const auto few = enumerate_op_shard_specs(graph, node, *rule, mesh, {}, symmetric);
         using Form = std::pair<std::vector<TensorShardSpec>, std::vector<TensorShardSpec>>;
