@@ -267,32 +267,44 @@ std::string CostModel::price_key(const graph::Graph& graph, const graph::Node& n
 }
 
 double CostModel::reduction_seconds(const graph::Graph& graph, const graph::Node& node,
-                                    const ShardingRule& rule, const OpShardSpec& spec) const {
+                                    const ShardingRule& rule, const OpShardSpec& spec,
+                                    const ChainSeconds& chain_seconds) const {
   double seconds = 0;
   if (sharding::splits_normalized(rule, spec.factor_axes)) {
     for_each_part(graph, node, rule, spec, mesh_,
                   [&](const auto& in, const auto& each, const auto& its_rule, const auto& choice) {
-                    seconds += reduction_seconds(in, each, its_rule, choice);
+                    seconds += reduction_seconds(in, each, its_rule, choice, chain_seconds);
                   });
   }
   for (std::size_t i = 0; i < node.outputs.size(); ++i) {
     if (node.outputs[i] == graph::no_value) continue;
     const graph::Value& value = graph.value(node.outputs[i]);
-    seconds += reduction(spec, i, value.shape, value.type).seconds;
+    if (!chain_seconds) {
+      seconds += reduction(spec, i, value.shape, value.type).seconds;
+      continue;
+    }
+    const auto [as_one, may_be_chain] = reduction_as_one(spec, i, value.shape, value.type);
+    seconds += may_be_chain
+                   ? chain_seconds(spec.computed[i], spec.outputs[i], value.shape, value.type)
+                   : as_one.seconds;
   }
   return seconds;
 }
 
 sharding::Connection CostModel::reduction(const OpShardSpec& spec, std::size_t i,
                                           const Shape& shape, graph::DataType type) const {
+  auto [as_one, may_be_chain] = reduction_as_one(spec, i, shape, type);
+  if (!may_be_chain) return std::move(as_one);
+  return sharding::connect(spec.computed[i], spec.outputs[i], shape, type, mesh_, step_price());
+}
+
+std::pair<sharding::Connection, bool> CostModel::reduction_as_one(const OpShardSpec& spec,
+                                                                  std::size_t i, const Shape& shape,
+                                                                  graph::DataType type) const {
   const auto step = reduction_step(spec, i);
-  if (!step) return {};
+  if (!step) return {{}, false};
   const double seconds = step_seconds(*step, shape, type);
-  if (std::isinf(seconds) || !crosses_levels(*step)) return {{*step}, seconds};
-  const auto price = [this](const ReshardStep& each, const Shape& of, graph::DataType with) {
-    return step_seconds(each, of, with);
-  };
-  return sharding::connect(step->before, step->after, shape, type, mesh_, price);
+  return {{{*step}, seconds}, !std::isinf(seconds) && crosses_levels(*step)};
 }
 
 double CostModel::step_seconds(const ReshardStep& step, const Shape& shape,

@@ -1,7 +1,9 @@
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "cost/device_model.h"
@@ -37,6 +39,11 @@ struct Work {
   double weight_bytes = 0;        ///< every weight once, where the device has a rate of their own
   double elements = 0;            ///< of its largest input or output
 };
+
+/// The seconds of the cheapest chain of steps between two specs of a tensor.
+using ChainSeconds =
+    std::function<double(const sharding::TensorShardSpec& from, const sharding::TensorShardSpec& to,
+                         const sharding::Shape&, graph::DataType)>;
 
 /// Predicts seconds on one mesh of equal devices. The formulas are in docs/costs.md; each cost is
 /// computed here and nowhere else.
@@ -84,10 +91,10 @@ class CostModel {
   sharding::Connection reduction(const sharding::OpShardSpec& spec, std::size_t i,
                                  const sharding::Shape& shape, graph::DataType type) const;
   /// The reductions that the strategy does after the operator, or within it where it is
-  /// decomposed.
+  /// decomposed. `chain_seconds` may know the seconds of sharding::connect sooner.
   double reduction_seconds(const graph::Graph& graph, const graph::Node& node,
-                           const sharding::ShardingRule& rule,
-                           const sharding::OpShardSpec& spec) const;
+                           const sharding::ShardingRule& rule, const sharding::OpShardSpec& spec,
+                           const ChainSeconds& chain_seconds = {}) const;
   /// One slice or collective on a tensor of the given global shape, the largest rank's. A slice
   /// costs its copy: what it keeps, read and written, plus a launch. Infinite where the device's
   /// collectives have none for it; where they take transposes, with those.
@@ -111,6 +118,11 @@ class CostModel {
   /// nodes, an axis that leaves one has the link between nodes.
   LinkSpeed slowest_link(const std::vector<int>& mesh_axes, sharding::StepKind kind) const;
   const Link& link_along(int axis) const;
+  /// The reduction in no step or one, and whether a chain may be cheaper.
+  std::pair<sharding::Connection, bool> reduction_as_one(const sharding::OpShardSpec& spec,
+                                                         std::size_t i,
+                                                         const sharding::Shape& shape,
+                                                         graph::DataType type) const;
   /// Whether the step crosses a link that is slow beside one along an axis that does not split the
   /// tensor before it.
   bool crosses_levels(const sharding::ReshardStep& step) const;

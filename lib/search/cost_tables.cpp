@@ -49,21 +49,19 @@ const TensorVersions& CostTables::shared_versions(const std::vector<const SpecLi
 CostTable CostTables::connecting(const Value& value, const SpecList* made, const SpecList* read) {
   CostTable& table = connecting_[{made, read, {value.shape, value.type}}];
   if (!table.empty()) return table;
-  std::vector<Cost> costs;
-  for (const TensorShardSpec& from : *made) {
-    for (const TensorShardSpec& to : *read) costs.push_back(connect_cost(value, from, to));
-  }
-  return table = std::move(costs);
+  return table = connect_costs(value, *made, *read);
 }
 
 CostTable CostTables::making(const Value& value, const SpecList* made,
                              const TensorVersions& versions) {
   CostTable& table = making_[{made, &versions, {value.shape, value.type}}];
   if (!table.empty()) return table;
+  const std::vector<Cost> all = connect_costs(value, *made, versions.specs);
   std::vector<Cost> costs;
-  for (const TensorShardSpec& from : *made) {
-    std::vector<Cost> each;
-    for (const TensorShardSpec& to : versions.specs) each.push_back(connect_cost(value, from, to));
+  for (std::size_t m = 0; m < made->size(); ++m) {
+    const TensorShardSpec& from = (*made)[m];
+    const std::span<const Cost> each =
+        std::span(all).subspan(m * versions.specs.size(), versions.specs.size());
     for (std::size_t set = 0; set < versions.sets.size(); ++set) {
       Cost sum = versions.can_make(from, set) ? 0 : assignment::impossible;
       for (std::uint64_t left = versions.sets[set].specs; left != 0; left &= left - 1)
@@ -78,10 +76,9 @@ CostTable CostTables::making_alone(const Value& value, const SpecList* made, con
                                    const TensorVersions& versions) {
   CostTable& table = making_alone_[{made, read, &versions, {value.shape, value.type}}];
   if (!table.empty()) return table;
-  std::vector<Cost> costs;
-  for (const TensorShardSpec& from : *made)
-    for (const TensorShardSpec& to : *read)
-      costs.push_back(versions.has(to) ? 0 : connect_cost(value, from, to));
+  std::vector<Cost> costs = connect_costs(value, *made, *read);
+  for (std::size_t cell = 0; cell < costs.size(); ++cell)
+    if (versions.has((*read)[cell % read->size()])) costs[cell] = 0;
   return table = std::move(costs);
 }
 
@@ -100,21 +97,17 @@ CostTable CostTables::reading(const TensorVersions& versions, const SpecList* re
 
 Cost CostTables::connect_cost(const Value& value, const TensorShardSpec& from,
                               const TensorShardSpec& to) {
-  if (from == to) return 0;
-  const bool is_possible =
-      symmetric_.empty() ? can_connect(from, to) : can_connect_some(from, to, symmetric_);
-  if (!is_possible) return assignment::impossible;
-  const auto kind = connection_seconds_
-                        .try_emplace({value.shape, value.type}, value.shape, value.type,
-                                     cost_.mesh(), price_, symmetric_)
-                        .first;
-  const double seconds = kind->second.of(from, to);
-  if (std::isinf(seconds)) {
-    require(cost_.device().collectives != nullptr,
-            "a chain of steps leads to every spec that is read");
-    return assignment::impossible;
-  }
-  return picoseconds(weight_ * seconds, value.name);
+  return connect_costs(value, {&from, 1}, {&to, 1}).front();
+}
+
+std::vector<Cost> CostTables::connect_costs(const Value& value,
+                                            std::span<const TensorShardSpec> from,
+                                            std::span<const TensorShardSpec> to) {
+  std::vector<Cost> costs;
+  for (const double seconds : prices_.seconds(from, to, value.shape, value.type))
+    costs.push_back(std::isinf(seconds) ? assignment::impossible
+                                        : picoseconds(weight_ * seconds, value.name));
+  return costs;
 }
 
 }  // namespace autopar::search

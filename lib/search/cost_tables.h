@@ -2,15 +2,16 @@
 
 #include <map>
 #include <set>
+#include <span>
 #include <tuple>
 #include <utility>
 #include <vector>
 
 #include "assignment/assignment_problem.h"
+#include "cost/connection_prices.h"
 #include "cost/cost_model.h"
 #include "search/operator_strategies.h"
 #include "search/tensor_versions.h"
-#include "sharding/connect.h"
 
 namespace autopar::search {
 
@@ -22,7 +23,7 @@ class CostTables {
   /// Costs are times the weight. With symmetric axes all specs are canonical.
   explicit CostTables(const cost::CostModel& cost, double weight = 1,
                       sharding::SymmetricAxes symmetric = {})
-      : cost_(cost), weight_(weight), symmetric_(std::move(symmetric)), price_(cost.step_price()) {}
+      : cost_(cost), weight_(weight), prices_(cost, std::move(symmetric)) {}
 
   const SpecList* shared(SpecList specs) { return &*spec_lists_.insert(std::move(specs)).first; }
   /// By strategy, the specs of a place among `tensors`, the inputs or the outputs.
@@ -46,6 +47,10 @@ class CostTables {
   assignment::CostTable reading(const TensorVersions& versions, const SpecList* read);
   assignment::Cost connect_cost(const graph::Value& value, const sharding::TensorShardSpec& from,
                                 const sharding::TensorShardSpec& to);
+  /// From each to each, those from one together.
+  std::vector<assignment::Cost> connect_costs(const graph::Value& value,
+                                              std::span<const sharding::TensorShardSpec> from,
+                                              std::span<const sharding::TensorShardSpec> to);
 
  private:
   /// Tables are shared by tensors of one kind.
@@ -53,13 +58,11 @@ class CostTables {
 
   const cost::CostModel& cost_;
   const double weight_;
-  const sharding::SymmetricAxes symmetric_;
-  const sharding::StepPrice price_;
+  cost::ConnectionPrices prices_;
   std::set<SpecList> spec_lists_;
   std::map<std::tuple<const OperatorStrategies*, std::size_t, bool>, const SpecList*> lists_;
   std::map<std::pair<std::vector<const SpecList*>, std::vector<int>>, TensorVersions> versions_;
   std::map<std::vector<const SpecList*>, TensorVersions> shared_versions_;
-  std::map<Kind, sharding::ConnectionSeconds> connection_seconds_;
   std::map<std::tuple<const SpecList*, const SpecList*, Kind>, assignment::CostTable> connecting_;
   std::map<std::tuple<const SpecList*, const TensorVersions*, Kind>, assignment::CostTable> making_;
   std::map<std::tuple<const SpecList*, const SpecList*, const TensorVersions*, Kind>,

@@ -152,6 +152,7 @@ StrategyTable::StrategyTable(const graph::Graph& graph, const cost::CostModel& c
                              const Neighbourhood& near, const Symmetry& symmetry)
     : graph_(graph),
       cost_(cost),
+      prices_(cost, symmetry.relaxed()),
       pins_(pins),
       weight_(weight),
       near_(near),
@@ -161,11 +162,11 @@ StrategyTable::StrategyTable(const graph::Graph& graph, const cost::CostModel& c
           partial_uses(graph, rules_, pins.name_partial_values() ? KeepPartial::anywhere : keep)) {}
 
 void StrategyTable::drop_without_collectives(const graph::Node& node, const ShardingRule& rule,
-                                             std::vector<sharding::OpShardSpec>& choices) const {
+                                             std::vector<sharding::OpShardSpec>& choices) {
   const cost::CollectiveSet* only = cost_.device().collectives.get();
   if (only == nullptr) return;
   std::erase_if(choices, [&](const sharding::OpShardSpec& choice) {
-    return std::isinf(cost_.reduction_seconds(graph_, node, rule, choice));
+    return std::isinf(prices_.reduction_seconds(graph_, node, rule, choice));
   });
   if (choices.empty())
     fail(
@@ -215,7 +216,7 @@ std::shared_ptr<const OperatorStrategies> StrategyTable::of(graph::NodeId id) {
   drop_without_collectives(node, rule, strategies.choices);
   for (const sharding::OpShardSpec& choice : strategies.choices) {
     const double seconds = cost_.operator_seconds(graph_, node, rule, choice) +
-                           cost_.reduction_seconds(graph_, node, rule, choice);
+                           prices_.reduction_seconds(graph_, node, rule, choice);
     strategies.costs.push_back(picoseconds(weight_ * seconds, node.name));
     std::int64_t& outputs = strategies.output_bytes.emplace_back(0);
     std::int64_t& inner = strategies.inner_bytes.emplace_back(0);

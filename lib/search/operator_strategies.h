@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "assignment/assignment_problem.h"
+#include "cost/connection_prices.h"
 #include "cost/cost_model.h"
 #include "graph/graph.h"
 #include "search/partial_flow.h"
@@ -43,10 +44,11 @@ class StrategyTable {
   /// The operator's strategies in the plans of the neighbourhood.
   std::vector<const sharding::OpShardSpec*> planned(graph::NodeId id) const;
   void drop_without_collectives(const graph::Node& node, const sharding::ShardingRule& rule,
-                                std::vector<sharding::OpShardSpec>& choices) const;
+                                std::vector<sharding::OpShardSpec>& choices);
 
   const graph::Graph& graph_;
   const cost::CostModel& cost_;
+  cost::ConnectionPrices prices_;
   const Pins& pins_;
   const double weight_;
   const Neighbourhood near_;

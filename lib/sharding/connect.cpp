@@ -174,25 +174,42 @@ Connection connect(const TensorShardSpec& src, const TensorShardSpec& dst, const
 }
 
 double ConnectionSeconds::of(const TensorShardSpec& src, const TensorShardSpec& dst) {
-  require(src.dims.size() == shape_.size() && dst.dims.size() == shape_.size(),
-          "specs have one entry a dimension");
-  const std::vector<double>& seconds = seconds_from(number_of(src));
-  const auto found = numbers_.find(dst);
-  // What was met later only is not reached from here.
-  const bool is_met = found != numbers_.end() && found->second < seconds.size();
-  return is_met ? seconds[found->second] : infinite;
+  return between({&src, 1}, {&dst, 1}).front();
+}
+
+std::vector<double> ConnectionSeconds::between(std::span<const TensorShardSpec> from,
+                                               std::span<const TensorShardSpec> to) {
+  const auto numbers_of = [&](std::span<const TensorShardSpec> specs) {
+    std::vector<Number> numbers;
+    for (const TensorShardSpec& spec : specs) {
+      require(spec.dims.size() == shape_.size(), "specs have one entry a dimension");
+      numbers.push_back(number_of(spec));
+    }
+    return numbers;
+  };
+  const std::vector<Number> destinations = numbers_of(to);
+  std::vector<double> all;
+  for (const Number src : numbers_of(from)) {
+    const std::vector<double>& seconds = seconds_from(src);
+    // What was met later only is not reached from here.
+    for (const Number dst : destinations)
+      all.push_back(dst < seconds.size() ? seconds[dst] : infinite);
+  }
+  return all;
 }
 
 ConnectionSeconds::Number ConnectionSeconds::number_of(const TensorShardSpec& spec) {
   const auto [entry, is_new] = numbers_.try_emplace(spec, specs_.size());
-  if (is_new) specs_.push_back(&entry->first);
+  if (is_new) {
+    specs_.push_back(&entry->first);
+    steps_.emplace_back();
+  }
   return entry->second;
 }
 
 const std::vector<ConnectionSeconds::Step>& ConnectionSeconds::steps_of(Number from) {
-  const auto [entry, is_new] = steps_.try_emplace(from);
-  if (!is_new) return entry->second;
-  std::vector<Step>& steps = entry->second;
+  if (steps_[from]) return *steps_[from];
+  std::vector<Step>& steps = steps_[from].emplace();
   const auto add = [&](const TensorShardSpec& spec) {
     for (const ReshardStep& step : steps_from(spec, shape_, mesh_)) {
       const double seconds = price_(step, shape_, type_);
@@ -208,6 +225,9 @@ const std::vector<ConnectionSeconds::Step>& ConnectionSeconds::steps_of(Number f
     add(spec);
   else
     for (const TensorShardSpec& order : orders_of(spec, symmetric_)) add(order);
+  std::ranges::sort(steps, {}, [](const Step& step) { return std::pair(step.to, step.seconds); });
+  const auto dearer = std::ranges::unique(steps, {}, &Step::to);  // the cheapest to each stays
+  steps.erase(dearer.begin(), dearer.end());
   return steps;
 }
 

@@ -1,8 +1,11 @@
 #pragma once
 
 #include <array>
+#include <deque>
 #include <functional>
 #include <map>
+#include <optional>
+#include <span>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -69,6 +72,9 @@ class ConnectionSeconds {
 
   /// Infinite where no steps that there are lead from `src` to `dst`.
   double of(const TensorShardSpec& src, const TensorShardSpec& dst);
+  /// From each to each; those from one stand together.
+  std::vector<double> between(std::span<const TensorShardSpec> from,
+                              std::span<const TensorShardSpec> to);
 
  private:
   using Number = std::size_t;
@@ -88,9 +94,9 @@ class ConnectionSeconds {
   const StepPrice price_;
   const SymmetricAxes symmetric_;
   std::map<TensorShardSpec, Number> numbers_;
-  std::vector<const TensorShardSpec*> specs_;      ///< by number
-  std::map<Number, std::vector<Step>> steps_;      ///< by number of the spec before
-  std::map<Number, std::vector<double>> seconds_;  ///< by number of the source
+  std::vector<const TensorShardSpec*> specs_;           ///< by number
+  std::deque<std::optional<std::vector<Step>>> steps_;  ///< by number of the spec before
+  std::map<Number, std::vector<double>> seconds_;       ///< by number of the source
 };
 
 }  // namespace autopar::sharding

@@ -32,13 +32,6 @@ class AxesInOrder {
   std::map<int, std::size_t> used_;
 };
 
-/// By group, how many.
-std::map<int, int> counts_of(const std::vector<int>& axes, const SymmetricAxes& symmetric) {
-  std::map<int, int> counts;
-  for (const int axis : axes) ++counts[symmetric[axis]];
-  return counts;
-}
-
 }  // namespace
 
 TensorShardSpec canonical(const TensorShardSpec& spec, const SymmetricAxes& symmetric) {
@@ -55,23 +48,10 @@ std::vector<TensorShardSpec> orders_of(const TensorShardSpec& spec,
   std::vector<TensorShardSpec> orders{spec};
   for (std::vector<int>& axes : orders.front().dims) std::ranges::sort(axes, by_group);
   for (std::size_t d = 0; d < spec.dims.size(); ++d) {
-    const std::size_t count = orders.size();
-    for (std::size_t k = 0; k < count; ++k) {
-      TensorShardSpec other = orders[k];
-      while (std::ranges::next_permutation(other.dims[d], by_group).found) orders.push_back(other);
-    }
+    TensorShardSpec other = orders.front();
+    while (std::ranges::next_permutation(other.dims[d], by_group).found) orders.push_back(other);
   }
   return orders;
-}
-
-bool can_connect_some(const TensorShardSpec& src, const TensorShardSpec& dst,
-                      const SymmetricAxes& symmetric) {
-  if (dst.is_partial() && src.reduce != dst.reduce) return false;
-  const std::map<int, int> from = counts_of(src.partial, symmetric);
-  return std::ranges::all_of(counts_of(dst.partial, symmetric), [&](const auto& group) {
-    const auto found = from.find(group.first);
-    return found != from.end() && found->second >= group.second;
-  });
 }
 
 }  // namespace autopar::sharding

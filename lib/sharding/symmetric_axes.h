@@ -14,12 +14,8 @@ using SymmetricAxes = std::vector<int>;
 /// axes within a dimension: axes are taken by dimension, then for partial values, lowest first.
 TensorShardSpec canonical(const TensorShardSpec& spec, const SymmetricAxes& symmetric);
 
-/// The orders of axes within dimensions that lead to different canonical specs when axes are taken
-/// from the dimensions' minor ends.
+/// The orders of axes, within one dimension at a time, that lead to different canonical specs when
+/// axes are taken from a dimension's minor end.
 std::vector<TensorShardSpec> orders_of(const TensorShardSpec& spec, const SymmetricAxes& symmetric);
-
-/// Whether can_connect says so of some two specs with these canonical ones.
-bool can_connect_some(const TensorShardSpec& src, const TensorShardSpec& dst,
-                      const SymmetricAxes& symmetric);
 
 }  // namespace autopar::sharding

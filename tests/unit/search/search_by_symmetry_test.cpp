@@ -17,8 +17,9 @@ struct Searched {
   const cost::CostModel cost;
   const Profile profile{.stage = &stage, .cost = &cost};
 
-  Searched(const graph::Graph& graph, const std::string& mesh)
-      : stage(graph::whole_stage(graph)), cost(model_of(mesh)) {}
+  Searched(const graph::Graph& graph, const std::string& mesh) : Searched(graph, model_of(mesh)) {}
+  Searched(const graph::Graph& graph, cost::CostModel on)
+      : stage(graph::whole_stage(graph)), cost(std::move(on)) {}
   std::span<const Profile> profiles() const { return {&profile, 1}; }
 };
 
@@ -65,6 +66,30 @@ TEST_CASE("no plan of the mesh or a coarser one costs less than without symmetri
     costs += best.plan.predicted.cost_seconds;
   }
   CHECK(bounds > 0.95 * costs);  // a bound, and near
+}
+
+TEST_CASE("nor where reductions go in chains within nodes and between them") {
+  const cost::DeviceModel device = cost::load_device_model("h100-cluster");
+  Random random(33);
+  double bounds = 0;
+  double costs = 0;
+  for (int round = 0; round < 12; ++round) {
+    const graph::Graph graph = RandomGraph(random).grow(pick(random, 2, 4));
+    const auto on = [&](std::vector<int> sizes) {
+      return cost::CostModel(device, sharding::DeviceMesh(std::move(sizes)));
+    };
+    const Searched searched(graph,
+                            on(round % 2 == 0 ? std::vector{2, 2, 2, 2} : std::vector{4, 2, 2}));
+    const SearchOptions options = within("fair");
+    const Relaxation relaxed = relax_symmetry(Stopwatch(), searched.profiles(), options, 1);
+    const SolvedPlan best = search_plan(graph, searched.cost, options);
+    REQUIRE(best.report.proven_optimal);
+    CAPTURE(round);
+    CHECK(relaxed.lower_bound_seconds <= best.plan.predicted.cost_seconds * (1 + 1e-9));
+    bounds += relaxed.lower_bound_seconds;
+    costs += best.plan.predicted.cost_seconds;
+  }
+  CHECK(bounds > 0.9 * costs);
 }
 
 TEST_CASE("the plan of the relaxation's forms can run and costs what is said") {
