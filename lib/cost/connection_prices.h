@@ -1,10 +1,12 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <span>
 #include <utility>
 #include <vector>
 
+#include "base/time_limit.h"
 #include "cost/cost_model.h"
 #include "sharding/connect.h"
 
@@ -15,8 +17,10 @@ namespace autopar::cost {
 class ConnectionPrices {
  public:
   /// With `symmetric` axes all specs are canonical, as sharding::ConnectionSeconds has it.
-  explicit ConnectionPrices(const CostModel& cost, sharding::SymmetricAxes symmetric = {})
-      : cost_(cost), symmetric_(std::move(symmetric)), price_(cost.step_price()) {}
+  /// What is asked for after the limit, if there is one, throws OutOfTime.
+  explicit ConnectionPrices(const CostModel& cost, sharding::SymmetricAxes symmetric = {},
+                            std::optional<TimeLimit> limit = {})
+      : cost_(cost), symmetric_(std::move(symmetric)), limit_(limit), price_(cost.step_price()) {}
 
   /// From each to each, those from one together; infinite where no chain leads.
   std::vector<double> seconds(std::span<const sharding::TensorShardSpec> from,
@@ -29,6 +33,7 @@ class ConnectionPrices {
  private:
   const CostModel& cost_;
   const sharding::SymmetricAxes symmetric_;
+  const std::optional<TimeLimit> limit_;
   const sharding::StepPrice price_;
   std::map<std::pair<sharding::Shape, graph::DataType>, sharding::ConnectionSeconds> known_;
 };

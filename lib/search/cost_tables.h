@@ -20,10 +20,11 @@ namespace autopar::search {
 /// long as it does. Keeps a reference to the cost model.
 class CostTables {
  public:
-  /// Costs are times the weight. With symmetric axes all specs are canonical.
+  /// Costs are times the weight. With symmetric axes all specs are canonical. Pricing throws
+  /// OutOfTime after the limit.
   explicit CostTables(const cost::CostModel& cost, double weight = 1,
-                      sharding::SymmetricAxes symmetric = {})
-      : cost_(cost), weight_(weight), prices_(cost, std::move(symmetric)) {}
+                      sharding::SymmetricAxes symmetric = {}, std::optional<TimeLimit> limit = {})
+      : cost_(cost), weight_(weight), prices_(cost, std::move(symmetric), limit) {}
 
   const SpecList* shared(SpecList specs) { return &*spec_lists_.insert(std::move(specs)).first; }
   /// By strategy, the specs of a place among `tensors`, the inputs or the outputs.

@@ -152,7 +152,7 @@ StrategyTable::StrategyTable(const graph::Graph& graph, const cost::CostModel& c
                              const Neighbourhood& near, const Symmetry& symmetry)
     : graph_(graph),
       cost_(cost),
-      prices_(cost, symmetry.relaxed()),
+      prices_(cost, symmetry.relaxed(), symmetry.limit),
       pins_(pins),
       weight_(weight),
       near_(near),
@@ -209,6 +209,7 @@ std::shared_ptr<const OperatorStrategies> StrategyTable::of(graph::NodeId id) {
   if (symmetry_.chosen != nullptr) append_strategy(key, symmetry_.chosen->operators[id]);
   auto& made = made_[key];
   if (made) return made;
+  if (symmetry_.limit) symmetry_.limit->check();
 
   OperatorStrategies strategies;
   strategies.has_rule = has_rule;

@@ -26,7 +26,7 @@ PartContext::PartContext(const graph::Graph& of_graph,
       symmetry(symmetry_of_axes),
       strategies(graph, cost, pins, keep, weight, near, symmetry),
       uses(find_uses(graph, cost, first_node)),
-      tables(cost, weight, symmetry.relaxed()) {
+      tables(cost, weight, symmetry.relaxed(), symmetry.limit) {
   check_meshes(own_pins, cost.mesh(), problems);
 }
 

@@ -1,10 +1,12 @@
 #pragma once
 
 #include <deque>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "base/time_limit.h"
 #include "cost/cost_model.h"
 #include "graph/stage_graph.h"
 #include "plan/plan.h"
@@ -26,6 +28,7 @@ struct Neighbourhood {
 struct Symmetry {
   sharding::SymmetricAxes axes{};      ///< empty: all are told apart
   const plan::Plan* chosen = nullptr;  ///< of the relaxation: all that it stands for, instead
+  std::optional<TimeLimit> limit{};    ///< to build the problem: OutOfTime is thrown after it
 
   bool is_relaxed() const { return !axes.empty() && chosen == nullptr; }
   /// Those that are not told apart.

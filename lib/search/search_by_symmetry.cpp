@@ -11,6 +11,10 @@ namespace autopar::search {
 
 namespace {
 
+/// The part of its time in which a problem is to be built. One that takes longer, as of tensors of
+/// many dimensions on many axes, would leave none to solve it, and be too large for memory, too.
+constexpr double share_of_building = 0.8;
+
 /// The options with a time limit that leaves the rest to others.
 SearchOptions within_share(const SearchOptions& options, const Stopwatch& stopwatch, double share) {
   SearchOptions own = options;
@@ -19,10 +23,25 @@ SearchOptions within_share(const SearchOptions& options, const Stopwatch& stopwa
   return own;
 }
 
-std::vector<Profile> with_symmetry(std::span<const Profile> profiles) {
+/// `own` are the options of what is to be done with them.
+std::vector<Profile> with_symmetry(std::span<const Profile> profiles, const Stopwatch& stopwatch,
+                                   const SearchOptions& own) {
+  const double passed = stopwatch.seconds();
+  const TimeLimit limit(stopwatch, passed + share_of_building * (own.time_limit_seconds - passed));
   std::vector<Profile> relaxed(profiles.begin(), profiles.end());
-  for (Profile& profile : relaxed) profile.symmetry.axes = symmetric_axes(*profile.cost);
+  for (Profile& profile : relaxed)
+    profile.symmetry = {.axes = symmetric_axes(*profile.cost), .limit = limit};
   return relaxed;
+}
+
+/// Nullopt where that takes too long.
+std::optional<PlanProblem> build_in_time(std::span<const Profile> profiles,
+                                         const SearchOptions& options, CountedMemory counted) {
+  try {
+    return build_plan_problem(profiles, options, counted);
+  } catch (const OutOfTime&) {
+    return std::nullopt;
+  }
 }
 
 }  // namespace
@@ -50,12 +69,12 @@ bool has_symmetry(std::span<const Profile> profiles, const SearchOptions& option
 
 Relaxation relax_symmetry(const Stopwatch& stopwatch, std::span<const Profile> profiles,
                           const SearchOptions& options, double share) {
-  const std::vector<Profile> relaxed = with_symmetry(profiles);
   const SearchOptions own = within_share(options, stopwatch, share);
-  const PlanTask task{.stopwatch = stopwatch,
-                      .profiles = relaxed,
-                      .options = own,
-                      .built = build_plan_problem(relaxed, own, CountedMemory::at_rest)};
+  const std::vector<Profile> relaxed = with_symmetry(profiles, stopwatch, own);
+  auto built = build_in_time(relaxed, own, CountedMemory::at_rest);
+  if (!built) return {};
+  const PlanTask task{
+      .stopwatch = stopwatch, .profiles = relaxed, .options = own, .built = *std::move(built)};
   Incumbent none;
   const assignment::Solution solution = solve_exactly(task, task.built.problem, none, {.share = 1});
   Relaxation found{.lower_bound_seconds = in_seconds(bound_of(solution))};
@@ -69,16 +88,16 @@ std::optional<JointPlan> best_of_forms(const Stopwatch& stopwatch,
                                        std::span<const Profile> profiles,
                                        const SearchOptions& options, double share,
                                        const std::vector<plan::Plan>& forms) {
-  std::vector<Profile> chosen = with_symmetry(profiles);
-  for (std::size_t p = 0; p < chosen.size(); ++p) chosen[p].symmetry.chosen = &forms[p];
   const SearchOptions own = within_share(options, stopwatch, share);
+  std::vector<Profile> chosen = with_symmetry(profiles, stopwatch, own);
+  for (std::size_t p = 0; p < chosen.size(); ++p) chosen[p].symmetry.chosen = &forms[p];
   // Sums tell what fits where shards do not.
   const CountedMemory counted =
       options.run_bytes ? CountedMemory::at_rest : CountedMemory::over_time;
-  PlanTask task{.stopwatch = stopwatch,
-                .profiles = chosen,
-                .options = own,
-                .built = build_plan_problem(chosen, own, counted)};
+  auto built = build_in_time(chosen, own, counted);
+  if (!built) return std::nullopt;
+  PlanTask task{
+      .stopwatch = stopwatch, .profiles = chosen, .options = own, .built = *std::move(built)};
   Incumbent best;
   improve_at_rest(task, best);
   if (best.choice.empty()) return std::nullopt;

@@ -23,12 +23,13 @@ struct Relaxation {
   std::vector<plan::Plan> forms{};  ///< by profile, canonical; empty where none was found
 };
 
-/// Solves the relaxation with memory at rest alone, in at most this share of the time left.
+/// Solves the relaxation with memory at rest alone, in at most this share of the time left; 0 and
+/// no forms where it cannot be built by then.
 Relaxation relax_symmetry(const Stopwatch& stopwatch, std::span<const Profile> profiles,
                           const SearchOptions& options, double share);
 
 /// The best plan that has these forms, found in at most this share of the time left; nullopt where
-/// none fits. Its bound is that of the operators alone.
+/// none fits or can be built by then. Its bound is that of the operators alone.
 std::optional<JointPlan> best_of_forms(const Stopwatch& stopwatch,
                                        std::span<const Profile> profiles,
                                        const SearchOptions& options, double share,

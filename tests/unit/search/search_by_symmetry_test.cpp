@@ -92,6 +92,20 @@ TEST_CASE("nor where reductions go in chains within nodes and between them") {
   CHECK(bounds > 0.9 * costs);
 }
 
+TEST_CASE("what cannot be built in its time has neither a bound nor a plan") {
+  Random random(34);
+  const graph::Graph graph = RandomGraph(random).grow(3);
+  const Searched searched(graph, "2x2x2");
+  SearchOptions options = within("fair");
+  const Relaxation relaxed = relax_symmetry(Stopwatch(), searched.profiles(), options, 1);
+  REQUIRE(relaxed.forms.size() == 1);
+  options.time_limit_seconds = 0;
+  const Relaxation none = relax_symmetry(Stopwatch(), searched.profiles(), options, 1);
+  CHECK(none.lower_bound_seconds == 0);
+  CHECK(none.forms.empty());
+  CHECK_FALSE(best_of_forms(Stopwatch(), searched.profiles(), options, 1, relaxed.forms));
+}
+
 TEST_CASE("the plan of the relaxation's forms can run and costs what is said") {
   Random random(32);
   double found_seconds = 0;
