@@ -226,8 +226,8 @@ const std::vector<ConnectionSeconds::Step>& ConnectionSeconds::steps_of(Number f
   else
     for (const TensorShardSpec& order : orders_of(spec, symmetric_)) add(order);
   std::ranges::sort(steps, {}, [](const Step& step) { return std::pair(step.to, step.seconds); });
-  const auto dearer = std::ranges::unique(steps, {}, &Step::to);  // the cheapest to each stays
-  steps.erase(dearer.begin(), dearer.end());
+  const auto is_same_way = [](const Step& a, const Step& b) { return a.to == b.to; };
+  steps.erase(std::unique(steps.begin(), steps.end(), is_same_way), steps.end());  // cheapest first
   return steps;
 }
 
