@@ -103,10 +103,16 @@ Cost CostTables::connect_cost(const Value& value, const TensorShardSpec& from,
 std::vector<Cost> CostTables::connect_costs(const Value& value,
                                             std::span<const TensorShardSpec> from,
                                             std::span<const TensorShardSpec> to) {
+  const std::vector<double> seconds = prices_.seconds(from, to, value.shape, value.type);
   std::vector<Cost> costs;
-  for (const double seconds : prices_.seconds(from, to, value.shape, value.type))
-    costs.push_back(std::isinf(seconds) ? assignment::impossible
-                                        : picoseconds(weight_ * seconds, value.name));
+  for (std::size_t cell = 0; cell < seconds.size(); ++cell) {
+    const bool has_way = !std::isinf(seconds[cell]);
+    require(has_way || cost_.device().collectives != nullptr ||
+                !can_connect(from[cell / to.size()], to[cell % to.size()]),
+            "a chain of steps leads to every spec that is read");
+    costs.push_back(has_way ? picoseconds(weight_ * seconds[cell], value.name)
+                            : assignment::impossible);
+  }
   return costs;
 }
 

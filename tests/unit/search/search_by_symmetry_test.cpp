@@ -68,7 +68,7 @@ TEST_CASE("no plan of the mesh or a coarser one costs less than without symmetri
   CHECK(bounds > 0.95 * costs);  // a bound, and near
 }
 
-TEST_CASE("nor where reductions go in chains within nodes and between them") {
+TEST_CASE("no plan costs less than the relaxation where reductions go in chains across nodes") {
   const cost::DeviceModel device = cost::load_device_model("h100-cluster");
   Random random(33);
   double bounds = 0;
