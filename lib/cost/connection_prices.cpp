@@ -8,7 +8,7 @@ using sharding::TensorShardSpec;
 std::vector<double> ConnectionPrices::seconds(std::span<const TensorShardSpec> from,
                                               std::span<const TensorShardSpec> to,
                                               const Shape& shape, graph::DataType type) {
-  if (limit_) limit_->check();
+  check_limit();
   return known_.try_emplace({shape, type}, shape, type, cost_.mesh(), price_, symmetric_)
       .first->second.between(from, to);
 }

@@ -22,6 +22,12 @@ class ConnectionPrices {
                             std::optional<TimeLimit> limit = {})
       : cost_(cost), symmetric_(std::move(symmetric)), limit_(limit), price_(cost.step_price()) {}
 
+  void set_limit(std::optional<TimeLimit> limit) { limit_ = limit; }
+  /// Throws OutOfTime after the limit.
+  void check_limit() const {
+    if (limit_) limit_->check();
+  }
+
   /// From each to each, those from one together; infinite where no chain leads.
   std::vector<double> seconds(std::span<const sharding::TensorShardSpec> from,
                               std::span<const sharding::TensorShardSpec> to,
@@ -33,7 +39,7 @@ class ConnectionPrices {
  private:
   const CostModel& cost_;
   const sharding::SymmetricAxes symmetric_;
-  const std::optional<TimeLimit> limit_;
+  std::optional<TimeLimit> limit_;
   const sharding::StepPrice price_;
   std::map<std::pair<sharding::Shape, graph::DataType>, sharding::ConnectionSeconds> known_;
 };

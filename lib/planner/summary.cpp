@@ -112,12 +112,14 @@ std::string certificate(double cost_seconds, const search::SearchReport& report)
   const auto gap_above = [&](double bound) {
     return fmt::format("gap {:.1f} %", 100 * (cost_seconds / bound - 1));
   };
+  std::string origin;
+  if (!report.bound_is_searched)
+    origin = fmt::format(
+        " (the sum of the operators' least costs{})",
+        report.method == search::SearchMethod::ilp ? "" : "; --bound finds a better one");
   const std::string text =
       fmt::format("best found, no plan is below {}{}, {}", in_seconds(report.lower_bound_seconds),
-                  report.bound_is_searched
-                      ? ""
-                      : " (the sum of the operators' least costs; --bound finds a better one)",
-                  gap_above(report.lower_bound_seconds));
+                  origin, gap_above(report.lower_bound_seconds));
   const double searched = bound_of_searched_meshes(report);
   if (!(searched > report.lower_bound_seconds)) return text;
   return fmt::format("{} ({} over the meshes that were searched)", text,

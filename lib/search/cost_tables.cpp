@@ -103,7 +103,7 @@ Cost CostTables::connect_cost(const Value& value, const TensorShardSpec& from,
 std::vector<Cost> CostTables::connect_costs(const Value& value,
                                             std::span<const TensorShardSpec> from,
                                             std::span<const TensorShardSpec> to) {
-  const std::vector<double> seconds = prices_.seconds(from, to, value.shape, value.type);
+  const std::vector<double> seconds = prices_->seconds(from, to, value.shape, value.type);
   std::vector<Cost> costs;
   for (std::size_t cell = 0; cell < seconds.size(); ++cell) {
     const bool has_way = !std::isinf(seconds[cell]);

@@ -20,11 +20,9 @@ namespace autopar::search {
 /// long as it does. Keeps a reference to the cost model.
 class CostTables {
  public:
-  /// Costs are times the weight. With symmetric axes all specs are canonical. Pricing throws
-  /// OutOfTime after the limit.
-  explicit CostTables(const cost::CostModel& cost, double weight = 1,
-                      sharding::SymmetricAxes symmetric = {}, std::optional<TimeLimit> limit = {})
-      : cost_(cost), weight_(weight), prices_(cost, std::move(symmetric), limit) {}
+  /// Costs are times the weight.
+  explicit CostTables(const cost::CostModel& cost, double weight = 1, SharedPrices prices = nullptr)
+      : cost_(cost), weight_(weight), prices_(prices_or_own(std::move(prices), cost)) {}
 
   const SpecList* shared(SpecList specs) { return &*spec_lists_.insert(std::move(specs)).first; }
   /// By strategy, the specs of a place among `tensors`, the inputs or the outputs.
@@ -59,7 +57,7 @@ class CostTables {
 
   const cost::CostModel& cost_;
   const double weight_;
-  cost::ConnectionPrices prices_;
+  const SharedPrices prices_;
   std::set<SpecList> spec_lists_;
   std::map<std::tuple<const OperatorStrategies*, std::size_t, bool>, const SpecList*> lists_;
   std::map<std::pair<std::vector<const SpecList*>, std::vector<int>>, TensorVersions> versions_;

@@ -36,11 +36,12 @@ double known_seconds(std::span<const MeshTrial> trials, const sharding::DeviceMe
   return least;
 }
 
-std::optional<std::size_t> next_new_mesh(std::span<const MeshTrial> trials, int most_axes) {
+std::optional<std::size_t> next_new_mesh(std::span<const MeshTrial> trials, AxesRange axes) {
   return least_of(
       trials,
       [&](std::size_t i) {
-        return !was_searched(trials[i]) && trials[i].mesh.num_axes() <= most_axes;
+        const int count = trials[i].mesh.num_axes();
+        return !was_searched(trials[i]) && count >= axes.fewest && count <= axes.most;
       },
       [&](const MeshTrial& trial) {
         const std::vector<int>& sizes = trial.mesh.axis_sizes();

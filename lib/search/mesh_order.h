@@ -18,11 +18,17 @@ bool was_searched(const MeshTrial& trial);
 /// infinite where there is none.
 double known_seconds(std::span<const MeshTrial> trials, const sharding::DeviceMesh& mesh);
 
-/// The next of those of at most so many axes that were not searched: fewest axes first, of these
+/// Numbers of axes.
+struct AxesRange {
+  int fewest = 1;
+  int most = 1;
+};
+
+/// The next of those of so many axes that were not searched: fewest axes first, of these
 /// those whose sizes ascend, since where links are alike the order of axes hardly matters, of these
 /// the ones that refine the mesh of the cheapest plan, of these the most even one. nullopt where
 /// all were.
-std::optional<std::size_t> next_new_mesh(std::span<const MeshTrial> trials, int most_axes);
+std::optional<std::size_t> next_new_mesh(std::span<const MeshTrial> trials, AxesRange axes);
 
 /// The one to search once more: whose cost and bound are low, among those that have a plan and may
 /// have one below `best_seconds`. nullopt where there is none beside those that `is_again` marks.

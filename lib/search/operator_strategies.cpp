@@ -149,10 +149,11 @@ std::int64_t arena_bytes(const graph::Value& value, const sharding::TensorShardS
 
 StrategyTable::StrategyTable(const graph::Graph& graph, const cost::CostModel& cost,
                              const Pins& pins, KeepPartial keep, double weight,
-                             const Neighbourhood& near, const Symmetry& symmetry)
+                             const Neighbourhood& near, const Symmetry& symmetry,
+                             SharedPrices prices)
     : graph_(graph),
       cost_(cost),
-      prices_(cost, symmetry.relaxed(), symmetry.limit),
+      prices_(prices_or_own(std::move(prices), cost)),
       pins_(pins),
       weight_(weight),
       near_(near),
@@ -166,7 +167,7 @@ void StrategyTable::drop_without_collectives(const graph::Node& node, const Shar
   const cost::CollectiveSet* only = cost_.device().collectives.get();
   if (only == nullptr) return;
   std::erase_if(choices, [&](const sharding::OpShardSpec& choice) {
-    return std::isinf(prices_.reduction_seconds(graph_, node, rule, choice));
+    return std::isinf(prices_->reduction_seconds(graph_, node, rule, choice));
   });
   if (choices.empty())
     fail(
@@ -191,8 +192,10 @@ std::vector<sharding::OpShardSpec> StrategyTable::choices_of(graph::NodeId id,
   auto near = sharding::op_shard_specs_near(graph_, node, rule, cost_.mesh(), partial, planned(id),
                                             near_.axes);
   if (!near.empty()) return near;
-  return sharding::enumerate_op_shard_specs(graph_, node, rule, cost_.mesh(), partial,
-                                            symmetry_.axes);
+  const bool is_any = pins_.is_pinned(node.name);
+  return sharding::enumerate_op_shard_specs(
+      graph_, node, rule, cost_.mesh(), partial, symmetry_.axes,
+      is_any ? sharding::AxisOrder::any : sharding::AxisOrder::ascending);
 }
 
 std::shared_ptr<const OperatorStrategies> StrategyTable::of(graph::NodeId id) {
@@ -209,7 +212,7 @@ std::shared_ptr<const OperatorStrategies> StrategyTable::of(graph::NodeId id) {
   if (symmetry_.chosen != nullptr) append_strategy(key, symmetry_.chosen->operators[id]);
   auto& made = made_[key];
   if (made) return made;
-  if (symmetry_.limit) symmetry_.limit->check();
+  prices_->check_limit();
 
   OperatorStrategies strategies;
   strategies.has_rule = has_rule;
@@ -217,7 +220,7 @@ std::shared_ptr<const OperatorStrategies> StrategyTable::of(graph::NodeId id) {
   drop_without_collectives(node, rule, strategies.choices);
   for (const sharding::OpShardSpec& choice : strategies.choices) {
     const double seconds = cost_.operator_seconds(graph_, node, rule, choice) +
-                           prices_.reduction_seconds(graph_, node, rule, choice);
+                           prices_->reduction_seconds(graph_, node, rule, choice);
     strategies.costs.push_back(picoseconds(weight_ * seconds, node.name));
     std::int64_t& outputs = strategies.output_bytes.emplace_back(0);
     std::int64_t& inner = strategies.inner_bytes.emplace_back(0);

@@ -33,7 +33,8 @@ class StrategyTable {
   /// Costs are times the weight.
   StrategyTable(const graph::Graph& graph, const cost::CostModel& cost, const Pins& pins,
                 KeepPartial keep = KeepPartial::where_it_may_save, double weight = 1,
-                const Neighbourhood& near = {}, const Symmetry& symmetry = {});
+                const Neighbourhood& near = {}, const Symmetry& symmetry = {},
+                SharedPrices prices = nullptr);
   /// Throws Error where the operator's pin, or what the device's collectives allow of it, leaves
   /// none, or a price is implausible.
   std::shared_ptr<const OperatorStrategies> of(graph::NodeId id);
@@ -48,7 +49,7 @@ class StrategyTable {
 
   const graph::Graph& graph_;
   const cost::CostModel& cost_;
-  cost::ConnectionPrices prices_;
+  const SharedPrices prices_;
   const Pins& pins_;
   const double weight_;
   const Neighbourhood near_;

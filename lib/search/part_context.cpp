@@ -24,9 +24,12 @@ PartContext::PartContext(const graph::Graph& of_graph,
       pins(own_pins, graph, &problems),
       near(near_plans),
       symmetry(symmetry_of_axes),
-      strategies(graph, cost, pins, keep, weight, near, symmetry),
+      prices(near.prices ? near.prices
+                         : std::make_shared<cost::ConnectionPrices>(cost, symmetry.relaxed(),
+                                                                    symmetry.limit)),
+      strategies(graph, cost, pins, keep, weight, near, symmetry, prices),
       uses(find_uses(graph, cost, first_node)),
-      tables(cost, weight, symmetry.relaxed(), symmetry.limit) {
+      tables(cost, weight, prices) {
   check_meshes(own_pins, cost.mesh(), problems);
 }
 

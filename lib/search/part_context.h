@@ -30,6 +30,7 @@ struct PartContext {
   const Pins pins;
   const Neighbourhood near;
   const Symmetry symmetry;
+  const SharedPrices prices;
   StrategyTable strategies;
   const GraphUses uses;
   CostTables tables;

@@ -78,6 +78,7 @@ SpecList possible_specs(const Value& value, const PartContext& context) {
 }
 
 SpecList stored_specs(const Value& value, const PartContext& context) {
+  context.prices->check_limit();
   if (is_packed(value)) return context.pins.allowed(value.name, possible_specs(value, context));
   auto all = sharding::enumerate_tensor_shard_specs(value.shape, context.cost.mesh(),
                                                     context.symmetry.relaxed());

@@ -1,12 +1,15 @@
 #pragma once
 
 #include <deque>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/time_limit.h"
+#include "cost/connection_prices.h"
 #include "cost/cost_model.h"
 #include "graph/stage_graph.h"
 #include "plan/plan.h"
@@ -14,12 +17,20 @@
 
 namespace autopar::search {
 
+/// What connects specs, priced once for several problems of one graph on one mesh.
+using SharedPrices = std::shared_ptr<cost::ConnectionPrices>;
+/// These, or new ones where there are none.
+inline SharedPrices prices_or_own(SharedPrices prices, const cost::CostModel& cost) {
+  return prices ? std::move(prices) : std::make_shared<cost::ConnectionPrices>(cost);
+}
+
 /// Strategies that use all mesh axes but a few as those of some plan do. A problem of these alone
 /// is small on many axes, too, and its best plan is a step of descent from those plans: all
 /// operators may change at once, each on a few axes.
 struct Neighbourhood {
   std::vector<const plan::Plan*> plans;  ///< of the graph, on the mesh; none: all strategies
   int axes = 1;                          ///< so many may be used otherwise
+  SharedPrices prices{};                 ///< of the profile's cost model, known from other steps
 };
 
 /// A relaxation of the search: which of symmetric axes a tensor uses is not told apart. Its

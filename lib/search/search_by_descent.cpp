@@ -8,8 +8,8 @@
 #include <utility>
 #include <vector>
 
-#include "base/interruption.h"
 #include "search/coarse_plan.h"
+#include "search/descent_steps.h"
 #include "search/operator_bound.h"
 #include "search/operator_strategies.h"
 #include "search/plan_task.h"
@@ -37,17 +37,6 @@ constexpr double least_seconds_of_coarser = 1;
 /// its forms.
 constexpr double share_of_relaxation = 0.4;
 constexpr double share_of_forms = 0.4;
-/// The part of the time left that a step may take, and the least part of all time for one.
-constexpr double share_of_step = 0.5;
-constexpr double least_share_of_step = 0.1;
-/// A step predicts what a plan's shards need. Multiples of what that takes: the time in which a
-/// step ends, and that in which it finds something.
-constexpr double predictions_to_end = 2.5;
-constexpr double predictions_to_find = 6;
-/// A step that saves less, as a part of the cost, is the last of its kind.
-constexpr double least_saving = 1e-4;
-/// Mesh axes that one step may use otherwise, at most.
-constexpr int most_axes_of_step = 2;
 
 const sharding::DeviceMesh& mesh_of(std::span<const Profile> profiles) {
   return profiles.front().cost->mesh();
@@ -101,51 +90,6 @@ double seconds_to_build(std::span<const Profile> profiles) {
   return std::max(1.0, slowdown) * build_seconds_a_pair * pairs;
 }
 
-std::vector<plan::Plan> refined_on(const sharding::DeviceMesh& mesh, const JointPlan& coarse) {
-  const auto runs = runs_between(coarse.plans.front().mesh, mesh);
-  require(runs.has_value(), "a coarser mesh joins axes of the finer one");
-  std::vector<plan::Plan> plans;
-  for (const plan::Plan& plan : coarse.plans) plans.push_back(refined(plan, *runs, mesh));
-  return plans;
-}
-
-/// The best plan that uses all axes but so many as `start` does, which may be of a coarser mesh;
-/// nullopt where none fits.
-std::optional<JointPlan> best_near(const JointPlan& start, int axes,
-                                   std::span<const Profile> profiles,
-                                   const SearchOptions& options) {
-  const std::vector<plan::Plan> plans = refined_on(mesh_of(profiles), start);
-  std::vector<Profile> near(profiles.begin(), profiles.end());
-  for (std::size_t p = 0; p < near.size(); ++p) near[p].near = {{&plans[p]}, axes};
-  try {
-    return search_plan(near, options, &start);
-  } catch (const NothingFits&) {
-    return std::nullopt;
-  }
-}
-
-/// Makes the plan, which may be of a coarser mesh, one of the profiles' mesh and better.
-void descend(const Stopwatch& stopwatch, std::span<const Profile> profiles,
-             const SearchOptions& options, JointPlan& best) {
-  SearchOptions of_step = options;
-  of_step.warns = false;
-  for (int axes = 1; axes <= most_axes_of_step;) {
-    const double seconds_left = options.time_limit_seconds - stopwatch.seconds();
-    // A step may end a tenth of the limit and a second behind it.
-    const double seconds_to_end = seconds_left + 0.1 * options.time_limit_seconds + 1;
-    if (was_interrupted() || seconds_left < least_share_of_step * options.time_limit_seconds ||
-        seconds_to_end < predictions_to_end * best.report.predict_seconds)
-      return;
-    of_step.time_limit_seconds =
-        std::max(share_of_step * seconds_left,
-                 std::min(seconds_left, predictions_to_find * best.report.predict_seconds));
-    std::optional<JointPlan> next = best_near(best, axes, profiles, of_step);
-    const double cost = best.predicted.cost_seconds;
-    if (!next || next->predicted.cost_seconds > (1 - least_saving) * cost) ++axes;
-    if (next && next->predicted.cost_seconds <= cost) best = *std::move(next);
-  }
-}
-
 /// The plan of a coarser mesh that is small enough to be searched, or near whose plans there are
 /// steps.
 JointPlan plan_on_coarser(const Stopwatch& stopwatch, std::span<const Profile> profiles,
@@ -163,28 +107,23 @@ JointPlan plan_on_coarser(const Stopwatch& stopwatch, std::span<const Profile> p
   return search_plan(ProfilesOn(mesh, profiles).profiles, of_coarser);
 }
 
-bool is_cheaper(const JointPlan& plan, const std::optional<JointPlan>& than) {
-  return !than || plan.predicted.cost_seconds < than->predicted.cost_seconds;
-}
-
 /// What descent begins with.
 struct Beginning {
   JointPlan plan;                  ///< of the mesh or a coarser one
   double lower_bound_seconds = 0;  ///< of the relaxation; 0 without one
 };
 
+/// `coarser`: a plan of the mesh or a coarser one, or null.
 Beginning begin(const Stopwatch& stopwatch, std::span<const Profile> profiles,
                 const SearchOptions& options, const JointPlan* coarser) {
-  std::optional<JointPlan> best;
   if (coarser != nullptr && runs_between(coarser->plans.front().mesh, mesh_of(profiles)))
-    best = *coarser;
+    return {*coarser};
+  std::optional<JointPlan> best;
   Relaxation relaxed;
   if (has_symmetry(profiles, options) && mesh_of(profiles).num_axes() <= most_axes_of_relaxation)
     relaxed = relax_symmetry(stopwatch, profiles, options, share_of_relaxation);
-  if (has_steps(profiles) && !relaxed.forms.empty()) {
-    auto own = best_of_forms(stopwatch, profiles, options, share_of_forms, relaxed.forms);
-    if (own && is_cheaper(*own, best)) best = std::move(own);
-  }
+  if (has_steps(profiles) && !relaxed.forms.empty())
+    best = best_of_forms(stopwatch, profiles, options, share_of_forms, relaxed.forms);
   if (!best) best = plan_on_coarser(stopwatch, profiles, options);
   return {*std::move(best), relaxed.lower_bound_seconds};
 }
@@ -205,7 +144,7 @@ JointPlan search_by_descent(const Stopwatch& stopwatch, std::span<const Profile>
   if (options.warns)
     for (const Profile& profile : profiles) warn_of_missing_rules(profile.stage->graph);
   auto [best, relaxed_seconds] = begin(stopwatch, profiles, options, coarser);
-  if (has_steps(profiles)) descend(stopwatch, profiles, options, best);
+  if (has_steps(profiles)) best = descend(stopwatch, profiles, options, std::move(best));
   const sharding::DeviceMesh& found = best.plans.front().mesh;
   if (options.warns && found != mesh)
     spdlog::warn("mesh {} takes too long to search: the plan is one of {}", to_string(mesh),

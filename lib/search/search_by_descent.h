@@ -8,7 +8,7 @@
 namespace autopar::search {
 
 /// On more mesh axes, steps of descent take too long, too.
-inline constexpr int most_axes_of_descent = 4;
+inline constexpr int most_axes_of_descent = 5;
 /// And on more than so many the relaxation without symmetric axes.
 inline constexpr int most_axes_of_relaxation = 6;
 

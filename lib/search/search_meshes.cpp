@@ -28,7 +28,13 @@ struct Round {
   double end;
   double share_of_one;
 };
-constexpr Round rounds[] = {{2, 0.3, 0}, {3, 0.6, 0.5}, {most_axes_of_descent, 0.9, 0.8}};
+constexpr Round rounds[] = {{2, 0.3, 0}, {3, 0.6, 0.5}, {4, 0.9, 0.8}};
+/// A mesh of so many axes gets this part of the time left.
+struct Rung {
+  int axes;
+  double share;
+};
+constexpr Rung rungs[] = {{2, 0.1}, {3, 0.2}, {most_axes_of_descent, 0.9}};
 /// What a mesh has for its first search at least, and another search later on, as parts of all
 /// time.
 constexpr double least_share_at_first = 1.0 / 15;
@@ -94,6 +100,9 @@ void improve(MeshTrial& known, const MeshTrial& again) {
   known.lower_bound_seconds = std::max(known.lower_bound_seconds, again.lower_bound_seconds);
   if (again.cost_seconds)
     known.cost_seconds = std::min(known.cost_seconds.value_or(infinity), *again.cost_seconds);
+  // Steps of descent order axes in ways that a search of all strategies does not have.
+  if (known.cost_seconds.value_or(infinity) < known.lower_bound_seconds)
+    known.lower_bound_seconds = again.lower_bound_seconds;
   known.refusal = known.cost_seconds ? std::string() : again.refusal;
 }
 
@@ -104,6 +113,7 @@ struct MeshSearches {
   const Stopwatch stopwatch{};
   const double least_seconds;    ///< of the operators alone: no plan on any mesh takes less
   std::vector<double> bounds{};  ///< that are known without a search of the mesh
+  bool is_relaxed = false;       ///< the finest mesh, as far as symmetric axes go
   std::vector<MeshTrial> trials{};
   std::vector<std::optional<JointPlan>> plans{meshes.size()};  ///< the best one and those kept
   std::optional<std::size_t> best{};
@@ -144,20 +154,39 @@ struct MeshSearches {
     return std::max(0.0, share * options.time_limit_seconds - stopwatch.seconds());
   }
 
+  const Profiles& finest() const {
+    return *std::ranges::max_element(
+        meshes, {}, [](const Profiles& profiles) { return mesh_of(profiles).num_axes(); });
+  }
+
   /// The bound of the finest mesh is one for all that it refines, where links are alike.
   void bound_by_relaxation() {
-    const auto num_axes = [](const Profiles& profiles) { return mesh_of(profiles).num_axes(); };
-    const Profiles& finest = *std::ranges::max_element(meshes, {}, num_axes);
-    const cost::DeviceModel& device = finest.front().cost->device();
+    const cost::DeviceModel& device = finest().front().cost->device();
     const bool has_like_links = device.links.size() == 1 || device.gpus_per_node > 0;
-    if (!has_like_links || !has_symmetry(finest, options) ||
-        num_axes(finest) > most_axes_of_relaxation || !is_too_large_to_build(finest, options))
+    if (!has_like_links || !has_symmetry(finest(), options) ||
+        mesh_of(finest()).num_axes() > most_axes_of_relaxation ||
+        !is_too_large_to_build(finest(), options))
       return;
-    const Relaxation relaxed = relax_symmetry(stopwatch, finest, options, share_of_relaxation);
+    const Relaxation relaxed = relax_symmetry(stopwatch, finest(), options, share_of_relaxation);
+    is_relaxed = relaxed.lower_bound_seconds > 0;
     for (std::size_t i = 0; i < meshes.size(); ++i) {
-      if (!runs_between(mesh(i), mesh_of(finest))) continue;
+      if (!runs_between(mesh(i), mesh_of(finest()))) continue;
       bounds[i] = std::max(bounds[i], relaxed.lower_bound_seconds);
       trials[i].lower_bound_seconds = bounds[i];
+    }
+  }
+
+  /// One mesh of each rung after the other, each beginning with the plan of the one before. A plan
+  /// of a coarser mesh is one of any that refines it, so that the last one matters most. Where
+  /// there was no time for a relaxation, there is none for steps on many axes.
+  void climb() {
+    if (!is_relaxed) return;
+    int below = 0;
+    for (const Rung& rung : rungs) {
+      const int axes = std::min(rung.axes, mesh_of(finest()).num_axes());
+      if (axes <= std::exchange(below, axes)) return;
+      const auto next = next_new_mesh(trials, {.fewest = axes, .most = axes});
+      if (next && !was_interrupted()) search(*next, rung.share * seconds_left(1));
     }
   }
 
@@ -175,7 +204,7 @@ struct MeshSearches {
       // What one mesh does not need is for those behind it.
       const double share = std::max(round.share_of_one, 1 / static_cast<double>(left));
       const double seconds = std::max(share * seconds_left(round.end), least);
-      const auto next = next_new_mesh(trials, round.most_axes);
+      const auto next = next_new_mesh(trials, {.most = round.most_axes});
       if (!next || !is_worth_it(*next, seconds)) return;
       search(*next, seconds);
     }
@@ -233,6 +262,7 @@ JointPlan search_meshes(std::span<const Profiles> meshes, const SearchOptions& o
   const InterruptionGuard guard{SIGINT};  // Ctrl-C: the best mesh so far will do
   MeshSearches searches(meshes, options);
   searches.bound_by_relaxation();
+  searches.climb();
   for (const Round& round : rounds) searches.search_new(round);
   if (searches.best) searches.search_again(1);
   searches.search_new({static_cast<int>(sharding::DeviceMesh::max_axes), 1, 0});

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <map>
 #include <optional>
 #include <set>
 #include <utility>
@@ -256,6 +257,40 @@ std::vector<int> splittable_factors(const ShardingRule& rule) {
   return result;
 }
 
+/// The axes in every order; those that are not told apart ascend.
+std::vector<std::vector<int>> orders_of(const std::vector<int>& axes,
+                                        const SymmetricAxes& symmetric) {
+  const auto kind_of = [&](int axis) { return symmetric.empty() ? axis : symmetric[axis]; };
+  std::map<int, std::vector<int>> by_kind;
+  std::vector<int> kinds;
+  for (const int axis : axes) {
+    by_kind[kind_of(axis)].push_back(axis);
+    kinds.push_back(kind_of(axis));
+  }
+  std::ranges::sort(kinds);
+  std::vector<std::vector<int>> orders;
+  do {
+    std::map<int, std::size_t> used;
+    std::vector<int>& order = orders.emplace_back();
+    for (const int kind : kinds) order.push_back(by_kind[kind][used[kind]++]);
+  } while (std::ranges::next_permutation(kinds).found);
+  return orders;
+}
+
+/// Calls `visit` with each way to order the axes of each factor from this one on.
+template <typename Visit>
+void for_each_order(FactorAxes& axes, const SymmetricAxes& symmetric, const Visit& visit,
+                    std::size_t factor = 0) {
+  while (factor < axes.size() && axes[factor].size() < 2) ++factor;
+  if (factor == axes.size()) return visit(axes);
+  const std::vector<int> before = axes[factor];
+  for (std::vector<int>& order : orders_of(before, symmetric)) {
+    axes[factor] = std::move(order);
+    for_each_order(axes, symmetric, visit, factor + 1);
+  }
+  axes[factor] = before;
+}
+
 /// Appends every order of the axes within each dimension from `dim` on.
 void append_orders(TensorShardSpec spec, std::size_t dim, std::vector<TensorShardSpec>& specs) {
   if (dim == spec.dims.size()) {
@@ -328,7 +363,8 @@ class Enumeration {
     return target >= 0 && target < std::ssize(factors_) ? factors_[target] : -1;
   }
 
-  void append(const Assignment& target, std::vector<OpShardSpec>& choices) const {
+  /// By factor and by linear group, the axes of an assignment, ascending.
+  std::pair<FactorAxes, GroupAxes> axes_of(const Assignment& target) const {
     FactorAxes factor_axes(rule_.factors.size());
     GroupAxes group_axes(rule_.linear.size());
     for (std::size_t axis = 0; axis < target.size(); ++axis) {
@@ -339,15 +375,46 @@ class Enumeration {
                        : group_axes.at(partial_.groups[chosen - factors_.size()]);
       axes.push_back(static_cast<int>(axis));
     }
+    return {std::move(factor_axes), std::move(group_axes)};
+  }
+
+  void append(const FactorAxes& factor_axes, const GroupAxes& group_axes,
+              std::vector<OpShardSpec>& choices) const {
     if (auto choice = maker_.make(factor_axes, group_axes))
       append_reductions(std::move(*choice), outputs_, 0, partial_, choices);
   }
 
-  std::vector<OpShardSpec> of(const AxisTargets& targets,
+  void append(const Assignment& target, std::vector<OpShardSpec>& choices) const {
+    const auto [factor_axes, group_axes] = axes_of(target);
+    append(factor_axes, group_axes, choices);
+  }
+
+  /// Appends those of the assignment in each order of a factor's axes that `is_wanted`.
+  template <typename IsWanted>
+  void append_orders(const Assignment& target, const SymmetricAxes& symmetric, IsWanted is_wanted,
+                     std::vector<OpShardSpec>& choices) const {
+    auto axes = axes_of(target);
+    const GroupAxes& group_axes = axes.second;
+    for_each_order(axes.first, symmetric, [&](const FactorAxes& order) {
+      if (is_wanted(order)) append(order, group_axes, choices);
+    });
+  }
+
+  /// Of symmetric axes, one order that the rule allows: which one it is makes no difference.
+  std::vector<OpShardSpec> of(const AxisTargets& targets, AxisOrder order,
                               const SymmetricAxes& symmetric = {}) const {
     std::vector<OpShardSpec> choices;
-    for_each_assignment(
-        targets, [&](const Assignment& target) { append(target, choices); }, symmetric);
+    const auto append_all = [&](const Assignment& target) {
+      const std::size_t before = choices.size();
+      const auto is_wanted = [&](const FactorAxes&) {
+        return symmetric.empty() || choices.size() == before;
+      };
+      if (symmetric.empty() && order == AxisOrder::ascending)
+        append(target, choices);
+      else
+        append_orders(target, symmetric, is_wanted, choices);
+    };
+    for_each_assignment(targets, append_all, symmetric);
     return choices;
   }
 
@@ -372,6 +439,39 @@ std::vector<int> targets_as_in(const OpShardSpec& plan, int axis, const std::vec
   return same;
 }
 
+/// The length of the longest sequence that both contain, maybe with gaps.
+std::size_t longest_common(const std::vector<int>& a, const std::vector<int>& b) {
+  std::vector<std::size_t> longest(b.size() + 1, 0);  // by end in b
+  for (const int axis : a)
+    for (std::size_t j = 0, before = 0; j < b.size(); ++j) {
+      const std::size_t without = longest[j + 1];
+      longest[j + 1] = axis == b[j] ? before + 1 : std::max(without, longest[j]);
+      before = without;
+    }
+  return longest.back();
+}
+
+/// How many axes must be taken out for the others to split the same factors in the same order.
+int moved_axes(const FactorAxes& a, const FactorAxes& b) {
+  std::set<int> used;
+  std::size_t kept = 0;
+  for (std::size_t f = 0; f < a.size(); ++f) {
+    used.insert(a[f].begin(), a[f].end());
+    used.insert(b[f].begin(), b[f].end());
+    kept += longest_common(a[f], b[f]);
+  }
+  return static_cast<int>(used.size() - kept);
+}
+
+/// The axes of each factor, those that split it in the plan as there, and the others behind them.
+FactorAxes with_moved_last(FactorAxes axes, const FactorAxes& plan) {
+  for (std::size_t f = 0; f < axes.size(); ++f) {
+    const auto place = [&](int axis) { return std::ranges::find(plan[f], axis) - plan[f].begin(); };
+    std::ranges::sort(axes[f], {}, [&](int axis) { return std::pair(place(axis), axis); });
+  }
+  return axes;
+}
+
 /// Assignments that differ from the plan's on at most so many axes, from this axis on. `targets`:
 /// of the axes before, and as in the plan of the others.
 void add_near(AxisTargets targets, const AxisTargets& all, std::size_t axis, int most,
@@ -389,11 +489,11 @@ std::vector<OpShardSpec> enumerate_op_shard_specs(const ShardingRule& rule, cons
                                                   std::span<const Shape> inputs,
                                                   std::span<const Shape> outputs,
                                                   const PartialUse& partial,
-                                                  const SymmetricAxes& symmetric) {
+                                                  const SymmetricAxes& symmetric, AxisOrder order) {
   require(rule.inputs.size() == inputs.size() && rule.outputs.size() == outputs.size(),
           "a rule names every tensor of its operator");
   const Enumeration enumeration(rule, mesh, {outputs.begin(), outputs.end()}, partial);
-  return enumeration.of(enumeration.all(), symmetric);
+  return enumeration.of(enumeration.all(), order, symmetric);
 }
 
 std::vector<OpShardSpec> op_shard_specs_reading(const graph::Graph& graph, const graph::Node& node,
@@ -406,7 +506,7 @@ std::vector<OpShardSpec> op_shard_specs_reading(const graph::Graph& graph, const
     std::erase_if(targets[axis], [&](int target) {
       return !may_split(enumeration.factor_of(target), axis, rule, inputs);
     });
-  std::vector<OpShardSpec> choices = enumeration.of(targets);
+  std::vector<OpShardSpec> choices = enumeration.of(targets, AxisOrder::any);
   std::erase_if(choices, [&](const OpShardSpec& choice) {
     return !std::ranges::equal(choice.inputs, inputs);
   });
@@ -427,7 +527,13 @@ std::vector<OpShardSpec> op_shard_specs_near(const graph::Graph& graph, const gr
     add_near(std::move(planned), all, 0, most, near);
   }
   std::vector<OpShardSpec> choices;
-  for (const Assignment& target : near) enumeration.append(target, choices);
+  const auto is_near = [&](const FactorAxes& order) {
+    return std::ranges::any_of(plans, [&](const OpShardSpec* plan) {
+      return most > 1 ? order == with_moved_last(order, plan->factor_axes)
+                      : moved_axes(order, plan->factor_axes) <= most;
+    });
+  };
+  for (const Assignment& target : near) enumeration.append_orders(target, {}, is_near, choices);
   keep_near(choices, plans, mesh.num_axes(), most);
   return choices;
 }
@@ -491,9 +597,9 @@ std::vector<TensorShardSpec> enumerate_tensor_shard_specs(const Shape& shape,
 std::vector<OpShardSpec> enumerate_op_shard_specs(const graph::Graph& graph,
                                                   const graph::Node& node, const ShardingRule& rule,
                                                   const DeviceMesh& mesh, const PartialUse& partial,
-                                                  const SymmetricAxes& symmetric) {
+                                                  const SymmetricAxes& symmetric, AxisOrder order) {
   return enumerate_op_shard_specs(rule, mesh, input_shapes(graph, node), output_shapes(graph, node),
-                                  partial, symmetric);
+                                  partial, symmetric, order);
 }
 
 std::vector<Range> factor_ranges(const ShardingRule& rule, const FactorAxes& factor_axes,

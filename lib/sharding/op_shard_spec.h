@@ -41,22 +41,27 @@ struct PartialUse {
   bool may_keep(std::size_t output) const { return output < kept.size() && kept[output]; }
 };
 
+/// The order in which several axes split one factor: major first.
+enum class AxisOrder { ascending, any };
+
 /// Every way to run the operator on the mesh: each axis splits one factor, or a group of inputs is
 /// partial over it, or neither; where outputs are partial, all-reduce, or reduce-scatter onto each
 /// dimension that can take it, or they are kept. Deterministic order, replicated first. Splits that
 /// would break a rule (`whole`, `even`, `never_empty`, a dimension of several factors split other
-/// than evenly from its major one) are left out. The axes that split one factor ascend. Strategies
-/// that differ only in which of symmetric axes they use are enumerated once.
+/// than evenly from its major one) are left out. Strategies that differ only in which of symmetric
+/// axes they use, or in the order of axes then, are enumerated once.
 std::vector<OpShardSpec> enumerate_op_shard_specs(const ShardingRule& rule, const DeviceMesh& mesh,
                                                   std::span<const Shape> inputs,
                                                   std::span<const Shape> outputs,
                                                   const PartialUse& partial = {},
-                                                  const SymmetricAxes& symmetric = {});
+                                                  const SymmetricAxes& symmetric = {},
+                                                  AxisOrder order = AxisOrder::ascending);
 std::vector<OpShardSpec> enumerate_op_shard_specs(const graph::Graph& graph,
                                                   const graph::Node& node, const ShardingRule& rule,
                                                   const DeviceMesh& mesh,
                                                   const PartialUse& partial = {},
-                                                  const SymmetricAxes& symmetric = {});
+                                                  const SymmetricAxes& symmetric = {},
+                                                  AxisOrder order = AxisOrder::ascending);
 
 /// Those that read the inputs in these specs, none of them partial, in the same order; an input
 /// that is left out has an empty one.
@@ -65,7 +70,8 @@ std::vector<OpShardSpec> op_shard_specs_reading(const graph::Graph& graph, const
                                                 std::span<const TensorShardSpec> inputs);
 
 /// Those that use all mesh axes but at most `most` as one of the `plans` does: in the same places
-/// of factors, inputs and outputs. The others are not enumerated.
+/// of factors, inputs and outputs. The others are not enumerated. Axes that split a factor as in
+/// the plan stand in its order; another one may stand anywhere among them, several behind them.
 std::vector<OpShardSpec> op_shard_specs_near(const graph::Graph& graph, const graph::Node& node,
                                              const ShardingRule& rule, const DeviceMesh& mesh,
                                              const PartialUse& partial,

@@ -32,7 +32,7 @@ void note(std::vector<MeshTrial>& trials, const char* mesh, double cost, double 
 }
 
 std::string next_new(const std::vector<MeshTrial>& trials) {
-  return to_string(trials[next_new_mesh(trials, 9).value()].mesh);
+  return to_string(trials[next_new_mesh(trials, {.most = 9}).value()].mesh);
 }
 
 std::optional<std::string> next_again(const std::vector<MeshTrial>& trials, double best_seconds,
@@ -71,10 +71,10 @@ TEST_CASE(
 
   for (MeshTrial& trial : trials)
     if (trial.mesh.num_axes() < 4) trial.cost_seconds = 6;
-  CHECK_FALSE(next_new_mesh(trials, 3));
+  CHECK_FALSE(next_new_mesh(trials, {.most = 3}));
   CHECK(next_new(trials) == "2x2x4x4");
   for (MeshTrial& trial : trials) trial.cost_seconds = 6;
-  CHECK_FALSE(next_new_mesh(trials, 9));
+  CHECK_FALSE(next_new_mesh(trials, {.most = 9}));
 }
 
 TEST_CASE("a mesh is searched once more where its cost and its bound are low") {

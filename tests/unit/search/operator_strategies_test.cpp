@@ -119,6 +119,17 @@ TEST_CASE("a pin that leaves no strategy is refused where its operator is asked 
   CHECK_THROWS_WITH(table.of(3), Contains("'relu1'"));
 }
 
+TEST_CASE("a pin may name axes in any order within a dimension") {
+  const graph::Graph graph = layers(1);
+  const cost::CostModel cost = model_of("2x2");
+  const std::vector<Pin> pinned = {
+      {"relu0", {}, std::vector{sharding::TensorShardSpec::parse("S10R")}, {}}};
+  const Pins pins(pinned, graph);
+  StrategyTable table(graph, cost, pins);
+  REQUIRE(of(table, 1).choices.size() == 1);
+  CHECK(to_string(of(table, 1).choices[0]) == "S10R->S10R");
+}
+
 TEST_CASE("an operator without a rule has one strategy, replicated") {
   const graph::Graph graph = layers(1);
   const cost::CostModel cost = model_of("2x2");

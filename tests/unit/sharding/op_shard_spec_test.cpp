@@ -379,6 +379,31 @@ bool is_used_alike(const OpShardSpec& a, const OpShardSpec& b, int axis) {
   return true;
 }
 
+FactorAxes without(FactorAxes axes, int taken_out) {
+  for (std::vector<int>& each : axes) std::erase(each, taken_out);
+  return axes;
+}
+
+/// Whether axes that split the same factors in both stand in one order, one moved axis aside where
+/// `most` is 1; where it is 2, whether all others stand behind those, ascending.
+bool is_in_order_of(const FactorAxes& plan, const FactorAxes& axes, int most, int num_axes) {
+  if (plan == axes) return true;
+  if (most == 1) {
+    for (int moved = 0; moved < num_axes; ++moved)
+      if (without(plan, moved) == without(axes, moved)) return true;
+    return false;
+  }
+  for (std::size_t f = 0; most == 2 && f < axes.size(); ++f) {
+    std::vector<int> expected;
+    for (const int axis : plan[f])
+      if (splits(axes[f], axis)) expected.push_back(axis);
+    for (int axis = 0; axis < num_axes; ++axis)
+      if (splits(axes[f], axis) && !splits(plan[f], axis)) expected.push_back(axis);
+    if (axes[f] != expected) return false;
+  }
+  return most == 2;
+}
+
 }  // namespace
 
 TEST_CASE("strategies that read inputs as they lie are all that do, in their order") {
@@ -386,7 +411,8 @@ TEST_CASE("strategies that read inputs as they lie are all that do, in their ord
   for_random_operators(15, [&](const auto& graph, const auto& node, const ShardingRule& rule,
                                const PartialUse&, auto&) {
     for (const DeviceMesh& mesh : {DeviceMesh({2, 3}), DeviceMesh({2, 1, 2})}) {
-      const std::vector<OpShardSpec> all = enumerate_op_shard_specs(graph, node, rule, mesh);
+      const std::vector<OpShardSpec> all =
+          enumerate_op_shard_specs(graph, node, rule, mesh, {}, {}, AxisOrder::any);
       for (const OpShardSpec& read : all) {
         std::vector<OpShardSpec> expected;
         for (const OpShardSpec& each : all)
@@ -399,12 +425,37 @@ TEST_CASE("strategies that read inputs as they lie are all that do, in their ord
   CHECK(asked > 300);
 }
 
+TEST_CASE("axes that split one factor ascend, or come in every order once") {
+  int more = 0;
+  for_random_operators(15, [&](const auto& graph, const auto& node, const ShardingRule& rule,
+                               const PartialUse& partial, auto&) {
+    const DeviceMesh mesh({2, 3, 2});
+    const auto ascending = enumerate_op_shard_specs(graph, node, rule, mesh, partial);
+    const auto all = enumerate_op_shard_specs(graph, node, rule, mesh, partial, {}, AxisOrder::any);
+    std::set<std::string> known;
+    std::size_t ascend = 0;
+    for (const OpShardSpec& each : all) {
+      known.insert(
+          fmt::format("{} {} {}", each.factor_axes, to_string(each), each.computed.size()));
+      ascend += std::ranges::all_of(each.factor_axes, [](const std::vector<int>& axes) {
+        return std::ranges::is_sorted(axes);
+      });
+    }
+    CHECK(ascend == ascending.size());
+    for (const OpShardSpec& each : ascending) CHECK(std::ranges::count(all, each) == 1);
+    CHECK(known.size() == all.size());
+    more += all.size() > ascending.size();
+  });
+  CHECK(more > 5);
+}
+
 TEST_CASE("strategies near those of plans are all that use few axes otherwise, in their order") {
   int fewer = 0;
   for_random_operators(15, [&](const auto& graph, const auto& node, const ShardingRule& rule,
                                const PartialUse& partial, auto& random) {
     const DeviceMesh mesh({2, 2, 2});
-    const std::vector<OpShardSpec> all = enumerate_op_shard_specs(graph, node, rule, mesh, partial);
+    const std::vector<OpShardSpec> all =
+        enumerate_op_shard_specs(graph, node, rule, mesh, partial, {}, AxisOrder::any);
     for (int most = 0; most <= 2; ++most) {
       const OpShardSpec& first = autopar::any_of(random, all);
       const OpShardSpec& second = autopar::any_of(random, all);
@@ -415,7 +466,12 @@ TEST_CASE("strategies near those of plans are all that use few axes otherwise, i
           for (int axis = 0; axis < 3; ++axis) count += !is_used_alike(each, plan, axis);
           return count;
         };
-        if (std::min(differences(first), differences(second)) <= most) expected.push_back(each);
+        const auto is_in_order = [&](const OpShardSpec& plan) {
+          return is_in_order_of(plan.factor_axes, each.factor_axes, most, 3);
+        };
+        if (std::min(differences(first), differences(second)) <= most &&
+            (is_in_order(first) || is_in_order(second)))
+          expected.push_back(each);
       }
       const std::vector<const OpShardSpec*> plans{&first, &second};
       CHECK(op_shard_specs_near(graph, node, rule, mesh, partial, plans, most) == expected);

@@ -1,0 +1,185 @@
+#include "search/descent_steps.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "base/interruption.h"
+#include "search/coarse_plan.h"
+#include "search/first_plans.h"
+#include "search/plan_task.h"
+
+namespace autopar::search {
+
+namespace {
+
+/// The part of the time left that a step may take, and the least part of all time for one.
+constexpr double share_of_step = 0.5;
+constexpr double least_share_of_step = 0.1;
+/// A step that counts all memory predicts what a plan's shards need. Multiples of what that takes:
+/// the time in which a step ends, and that in which it finds something.
+constexpr double predictions_to_end = 2.5;
+constexpr double predictions_to_find = 6;
+/// A step that saves less, as a part of the cost, is the last of its kind.
+constexpr double least_saving = 1e-4;
+/// Mesh axes that one step may use otherwise, at most.
+constexpr int most_axes_of_step = 2;
+/// The part of the devices' memory that the start may need where steps count what is at rest alone.
+constexpr double most_of_limit = 0.5;
+
+const sharding::DeviceMesh& mesh_of(std::span<const Profile> profiles) {
+  return profiles.front().cost->mesh();
+}
+
+std::vector<plan::Plan> refined_on(const sharding::DeviceMesh& mesh, const JointPlan& coarse) {
+  const auto runs = runs_between(coarse.plans.front().mesh, mesh);
+  require(runs.has_value(), "a coarser mesh joins axes of the finer one");
+  std::vector<plan::Plan> plans;
+  for (const plan::Plan& plan : coarse.plans) plans.push_back(refined(plan, *runs, mesh));
+  return plans;
+}
+
+/// The profiles with prices that all steps share.
+std::vector<Profile> with_shared_prices(std::span<const Profile> profiles) {
+  std::vector<Profile> result(profiles.begin(), profiles.end());
+  for (Profile& profile : result) profile.near.prices = prices_or_own(nullptr, *profile.cost);
+  return result;
+}
+
+void limit_prices(std::span<const Profile> profiles, std::optional<TimeLimit> limit) {
+  for (const Profile& profile : profiles) profile.near.prices->set_limit(limit);
+}
+
+/// The profiles with the strategies that use all axes but so many as the plans do.
+std::vector<Profile> near(const std::vector<plan::Plan>& plans, int axes,
+                          std::span<const Profile> profiles) {
+  std::vector<Profile> result(profiles.begin(), profiles.end());
+  for (std::size_t p = 0; p < result.size(); ++p) {
+    result[p].near.plans = {&plans[p]};
+    result[p].near.axes = axes;
+  }
+  return result;
+}
+
+/// The best plan that uses all axes but so many as `start` does; nullopt where none fits.
+using Step = std::function<std::optional<JointPlan>(const JointPlan& start, int axes,
+                                                    const SearchOptions& options)>;
+
+std::optional<JointPlan> step_by_all_memory(std::span<const Profile> profiles,
+                                            const JointPlan& start, int axes,
+                                            const SearchOptions& options) {
+  const std::vector<plan::Plan> plans = refined_on(mesh_of(profiles), start);
+  try {
+    return search_plan(near(plans, axes, profiles), options, &start);
+  } catch (const NothingFits&) {
+    return std::nullopt;
+  }
+}
+
+/// Where the options have `run_bytes`, its shards fit; else what is at rest does.
+std::optional<JointPlan> step_at_rest(std::span<const Profile> profiles, const JointPlan& start,
+                                      int axes, const SearchOptions& options) {
+  const std::vector<plan::Plan> plans = refined_on(mesh_of(profiles), start);
+  const std::vector<Profile> chosen = near(plans, axes, profiles);
+  PlanTask task{.profiles = chosen,
+                .options = options,
+                .coarser = &start,
+                .built = build_plan_problem(chosen, options, CountedMemory::at_rest)};
+  Incumbent best;
+  start_from_coarser(task, best);
+  const assignment::Solution solution =
+      solve_exactly(task, task.built.problem, best, {.share = 1, .patience_seconds = 0});
+  if (!solution.choice.empty()) consider(task, solution.choice, best);
+  if (best.choice.empty()) return std::nullopt;
+  return answer_of(std::move(task), std::move(best), bound_of(solution));
+}
+
+/// Nullopt, too, where its problem cannot be built in time.
+std::optional<JointPlan> within_time(const Step& step, const JointPlan& start, int axes,
+                                     const SearchOptions& options) {
+  try {
+    return step(start, axes, options);
+  } catch (const OutOfTime&) {
+    return std::nullopt;
+  }
+}
+
+/// Improves the plan until no step does, or less than a step's time is left before `end`.
+void improve(const Stopwatch& stopwatch, std::span<const Profile> profiles,
+             const SearchOptions& options, double end, const Step& step, JointPlan& best) {
+  limit_prices(profiles, TimeLimit(stopwatch, end));
+  SearchOptions of_step = options;
+  for (int axes = 1; axes <= most_axes_of_step;) {
+    const double seconds_left = end - stopwatch.seconds();
+    // A step may end a tenth of the limit and a second behind it.
+    const double seconds_to_end = seconds_left + 0.1 * options.time_limit_seconds + 1;
+    const double prediction = options.run_bytes ? best.report.predict_seconds : 0;
+    if (was_interrupted() || seconds_left < least_share_of_step * options.time_limit_seconds ||
+        seconds_to_end < predictions_to_end * prediction)
+      return;
+    of_step.time_limit_seconds = std::max(share_of_step * seconds_left,
+                                          std::min(seconds_left, predictions_to_find * prediction));
+    std::optional<JointPlan> next = within_time(step, best, axes, of_step);
+    const double cost = best.predicted.cost_seconds;
+    if (!next || next->predicted.cost_seconds > (1 - least_saving) * cost) ++axes;
+    if (next && next->predicted.cost_seconds <= cost) best = *std::move(next);
+  }
+}
+
+bool is_roomy(const JointPlan& plan, std::span<const Profile> profiles,
+              const SearchOptions& options) {
+  const std::int64_t limit = limit_of(options.memory, profiles.front().cost->device());
+  return options.run_bytes && static_cast<double>(plan.predicted.peak_bytes) <=
+                                  most_of_limit * static_cast<double>(limit);
+}
+
+/// What it takes to predict the shards of a plan on the mesh. Each axis more makes twice as many
+/// kinds of ranks.
+double seconds_to_predict(const JointPlan& start, const sharding::DeviceMesh& mesh) {
+  const int more = mesh.num_axes() - start.plans.front().mesh.num_axes();
+  return std::exp2(more) * start.report.predict_seconds;
+}
+
+/// The steps, and after them the prediction of what the last plan's shards need.
+JointPlan descend_at_rest(const Stopwatch& stopwatch, std::span<const Profile> profiles,
+                          const SearchOptions& options, JointPlan start) {
+  SearchOptions at_rest = options;
+  at_rest.run_bytes = nullptr;
+  JointPlan best = start;
+  const double end = options.time_limit_seconds - seconds_to_predict(start, mesh_of(profiles));
+  improve(
+      stopwatch, profiles, at_rest, end,
+      [&](const JointPlan& from, int axes, const SearchOptions& of_step) {
+        return step_at_rest(profiles, from, axes, of_step);
+      },
+      best);
+  const bool is_better = best.predicted.cost_seconds < start.predicted.cost_seconds;
+  if (!is_better && best.plans.front().mesh == start.plans.front().mesh) return start;
+  limit_prices(profiles, std::nullopt);
+  auto predicted = step_at_rest(profiles, best, 0, options);
+  return predicted ? *std::move(predicted) : std::move(start);
+}
+
+}  // namespace
+
+JointPlan descend(const Stopwatch& stopwatch, std::span<const Profile> profiles,
+                  const SearchOptions& options, JointPlan start) {
+  SearchOptions quiet = options;
+  quiet.warns = false;
+  const std::vector<Profile> priced = with_shared_prices(profiles);
+  if (is_roomy(start, profiles, options))
+    return descend_at_rest(stopwatch, priced, quiet, std::move(start));
+  improve(
+      stopwatch, priced, quiet, options.time_limit_seconds,
+      [&](const JointPlan& from, int axes, const SearchOptions& of_step) {
+        return step_by_all_memory(priced, from, axes, of_step);
+      },
+      start);
+  return start;
+}
+
+}  // namespace autopar::search
