@@ -12,7 +12,12 @@ namespace autopar::search {
 
 namespace {
 
+using sharding::AxisOrder;
 using sharding::ShardingRule;
+
+/// On up to so many mesh axes, which are mostly searched to the end, those that split one factor
+/// ascend: any order would double the strategies.
+constexpr int most_axes_that_ascend = 3;
 
 /// Sums of costs stay inside 64 bits.
 constexpr double most_seconds = 1e4;
@@ -189,13 +194,13 @@ std::vector<sharding::OpShardSpec> StrategyTable::choices_of(graph::NodeId id,
   if (symmetry_.chosen != nullptr)
     return sharding::op_shard_specs_like(graph_, node, rule, cost_.mesh(), partial,
                                          symmetry_.chosen->operators[id], symmetry_.axes);
+  const bool is_any = pins_.is_pinned(node.name) || cost_.mesh().num_axes() > most_axes_that_ascend;
+  const AxisOrder order = is_any ? AxisOrder::any : AxisOrder::ascending;
   auto near = sharding::op_shard_specs_near(graph_, node, rule, cost_.mesh(), partial, planned(id),
-                                            near_.axes);
+                                            near_.axes, order);
   if (!near.empty()) return near;
-  const bool is_any = pins_.is_pinned(node.name);
-  return sharding::enumerate_op_shard_specs(
-      graph_, node, rule, cost_.mesh(), partial, symmetry_.axes,
-      is_any ? sharding::AxisOrder::any : sharding::AxisOrder::ascending);
+  return sharding::enumerate_op_shard_specs(graph_, node, rule, cost_.mesh(), partial,
+                                            symmetry_.axes, order);
 }
 
 std::shared_ptr<const OperatorStrategies> StrategyTable::of(graph::NodeId id) {

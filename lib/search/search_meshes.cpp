@@ -100,9 +100,6 @@ void improve(MeshTrial& known, const MeshTrial& again) {
   known.lower_bound_seconds = std::max(known.lower_bound_seconds, again.lower_bound_seconds);
   if (again.cost_seconds)
     known.cost_seconds = std::min(known.cost_seconds.value_or(infinity), *again.cost_seconds);
-  // Steps of descent order axes in ways that a search of all strategies does not have.
-  if (known.cost_seconds.value_or(infinity) < known.lower_bound_seconds)
-    known.lower_bound_seconds = again.lower_bound_seconds;
   known.refusal = known.cost_seconds ? std::string() : again.refusal;
 }
 

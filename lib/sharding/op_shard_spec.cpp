@@ -389,6 +389,16 @@ class Enumeration {
     append(factor_axes, group_axes, choices);
   }
 
+  /// Appends the assignment with ascending axes or, where the rule forbids that, in each order that
+  /// it allows.
+  void append_allowed(const Assignment& target, std::vector<OpShardSpec>& choices) const {
+    const std::size_t before = choices.size();
+    append(target, choices);
+    if (choices.size() > before) return;
+    append_orders(
+        target, {}, [](const FactorAxes&) { return true; }, choices);
+  }
+
   /// Appends those of the assignment in each order of a factor's axes that `is_wanted`.
   template <typename IsWanted>
   void append_orders(const Assignment& target, const SymmetricAxes& symmetric, IsWanted is_wanted,
@@ -516,7 +526,8 @@ std::vector<OpShardSpec> op_shard_specs_reading(const graph::Graph& graph, const
 std::vector<OpShardSpec> op_shard_specs_near(const graph::Graph& graph, const graph::Node& node,
                                              const ShardingRule& rule, const DeviceMesh& mesh,
                                              const PartialUse& partial,
-                                             std::span<const OpShardSpec* const> plans, int most) {
+                                             std::span<const OpShardSpec* const> plans, int most,
+                                             AxisOrder order) {
   const Enumeration enumeration(rule, mesh, output_shapes(graph, node), partial);
   const AxisTargets all = enumeration.all();
   std::set<Assignment> near;  // in the order in which all are enumerated
@@ -527,13 +538,18 @@ std::vector<OpShardSpec> op_shard_specs_near(const graph::Graph& graph, const gr
     add_near(std::move(planned), all, 0, most, near);
   }
   std::vector<OpShardSpec> choices;
-  const auto is_near = [&](const FactorAxes& order) {
+  const auto is_near = [&](const FactorAxes& axes) {
     return std::ranges::any_of(plans, [&](const OpShardSpec* plan) {
-      return most > 1 ? order == with_moved_last(order, plan->factor_axes)
-                      : moved_axes(order, plan->factor_axes) <= most;
+      return most > 1 ? axes == with_moved_last(axes, plan->factor_axes)
+                      : moved_axes(axes, plan->factor_axes) <= most;
     });
   };
-  for (const Assignment& target : near) enumeration.append_orders(target, {}, is_near, choices);
+  for (const Assignment& target : near) {
+    if (order == AxisOrder::ascending)
+      enumeration.append(target, choices);
+    else
+      enumeration.append_orders(target, {}, is_near, choices);
+  }
   keep_near(choices, plans, mesh.num_axes(), most);
   return choices;
 }
@@ -558,13 +574,14 @@ std::vector<OpShardSpec> op_shard_specs_like(const graph::Graph& graph, const gr
       enumeration.all(),
       [&](const Assignment& target) {
         std::vector<OpShardSpec> choices;
-        enumeration.append(target, choices);
+        enumeration.append_allowed(target, choices);
         if (std::ranges::any_of(choices, is_alike)) alike.insert(target);
       },
       symmetric);
   std::vector<OpShardSpec> choices;
   for_each_assignment(enumeration.all(), [&](const Assignment& target) {
-    if (alike.contains(with_lowest_first(target, symmetric))) enumeration.append(target, choices);
+    if (alike.contains(with_lowest_first(target, symmetric)))
+      enumeration.append_allowed(target, choices);
   });
   std::erase_if(choices, [&](const OpShardSpec& choice) { return !is_alike(choice); });
   return choices;

@@ -70,12 +70,14 @@ std::vector<OpShardSpec> op_shard_specs_reading(const graph::Graph& graph, const
                                                 std::span<const TensorShardSpec> inputs);
 
 /// Those that use all mesh axes but at most `most` as one of the `plans` does: in the same places
-/// of factors, inputs and outputs. The others are not enumerated. Axes that split a factor as in
-/// the plan stand in its order; another one may stand anywhere among them, several behind them.
+/// of factors, inputs and outputs. The others are not enumerated. In any order, axes that split a
+/// factor as in the plan stand in its order; another one may stand anywhere among them, several
+/// behind them.
 std::vector<OpShardSpec> op_shard_specs_near(const graph::Graph& graph, const graph::Node& node,
                                              const ShardingRule& rule, const DeviceMesh& mesh,
                                              const PartialUse& partial,
-                                             std::span<const OpShardSpec* const> plans, int most);
+                                             std::span<const OpShardSpec* const> plans, int most,
+                                             AxisOrder order);
 
 /// Each tensor's canonical spec by itself: which axes two tensors share is lost.
 OpShardSpec canonical(OpShardSpec strategy, const SymmetricAxes& symmetric);

@@ -474,7 +474,8 @@ TEST_CASE("strategies near those of plans are all that use few axes otherwise, i
           expected.push_back(each);
       }
       const std::vector<const OpShardSpec*> plans{&first, &second};
-      CHECK(op_shard_specs_near(graph, node, rule, mesh, partial, plans, most) == expected);
+      CHECK(op_shard_specs_near(graph, node, rule, mesh, partial, plans, most, AxisOrder::any) ==
+            expected);
       fewer += expected.size() < all.size();
     }
   });
