@@ -117,7 +117,7 @@ std::string certificate(double cost_seconds, const search::SearchReport& report)
     origin = fmt::format(
         " (the sum of the operators' least costs{})",
         report.method == search::SearchMethod::ilp ? "" : "; --bound finds a better one");
-  const std::string text =
+  std::string text =
       fmt::format("best found, no plan is below {}{}, {}", in_seconds(report.lower_bound_seconds),
                   origin, gap_above(report.lower_bound_seconds));
   const double searched = bound_of_searched_meshes(report);
