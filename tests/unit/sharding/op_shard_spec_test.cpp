@@ -1,5 +1,7 @@
 #include "sharding/op_shard_spec.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <random>
