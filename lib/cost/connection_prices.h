@@ -22,6 +22,7 @@ class ConnectionPrices {
                             std::optional<TimeLimit> limit = {})
       : cost_(cost), symmetric_(std::move(symmetric)), limit_(limit), price_(cost.step_price()) {}
 
+  /// In place of the one before; none: prices may take as long as they do.
   void set_limit(std::optional<TimeLimit> limit) { limit_ = limit; }
   /// Throws OutOfTime after the limit.
   void check_limit() const {

@@ -410,7 +410,7 @@ class Enumeration {
     });
   }
 
-  /// Of symmetric axes, one order that the rule allows: which one it is makes no difference.
+  /// With symmetric axes, whose specs are the same in any order, one order that the rule allows.
   std::vector<OpShardSpec> of(const AxisTargets& targets, AxisOrder order,
                               const SymmetricAxes& symmetric = {}) const {
     std::vector<OpShardSpec> choices;

@@ -41,15 +41,16 @@ struct PartialUse {
   bool may_keep(std::size_t output) const { return output < kept.size() && kept[output]; }
 };
 
-/// The order in which several axes split one factor: major first.
+/// Whether the axes that split one factor ascend, major first, or come in any order.
 enum class AxisOrder { ascending, any };
 
 /// Every way to run the operator on the mesh: each axis splits one factor, or a group of inputs is
 /// partial over it, or neither; where outputs are partial, all-reduce, or reduce-scatter onto each
 /// dimension that can take it, or they are kept. Deterministic order, replicated first. Splits that
 /// would break a rule (`whole`, `even`, `never_empty`, a dimension of several factors split other
-/// than evenly from its major one) are left out. Strategies that differ only in which of symmetric
-/// axes they use, or in the order of axes then, are enumerated once.
+/// than evenly from its major one) are left out. With symmetric axes,
+/// strategies that differ only in which of them they use, or in the order of axes, are enumerated
+/// once.
 std::vector<OpShardSpec> enumerate_op_shard_specs(const ShardingRule& rule, const DeviceMesh& mesh,
                                                   std::span<const Shape> inputs,
                                                   std::span<const Shape> outputs,

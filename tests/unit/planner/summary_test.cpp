@@ -22,6 +22,15 @@ TEST_CASE("what is assumed is told by name, and many dimensions without one by t
   CHECK(assumed_line({}).empty());
 }
 
+TEST_CASE("a better bound is offered where --bound finds one") {
+  search::SearchReport report{.lower_bound_seconds = 0.5, .bound_is_searched = false};
+  CHECK_THAT(certificate(1.0, report), Catch::Contains("(the sum of the operators' least costs)"));
+  report.method = search::SearchMethod::recursive;
+  CHECK_THAT(certificate(1.0, report), Catch::Contains("least costs; --bound finds a better one)"));
+  report.bound_is_searched = true;
+  CHECK_THAT(certificate(1.0, report), !Catch::Contains("least costs"));
+}
+
 TEST_CASE("the gap over the meshes that were searched is told where another was left out") {
   const auto trial = [](std::vector<int> sizes, std::optional<double> cost, double bound,
                         const char* refusal = "") {
