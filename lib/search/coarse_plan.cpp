@@ -97,9 +97,15 @@ std::optional<AxisRuns> runs_between(const sharding::DeviceMesh& coarse,
 
 AxisRuns with_one_axis_less(const cost::CostModel& fine) {
   const sharding::DeviceMesh& mesh = fine.mesh();
-  int joined = 0;  // with the next
-  for (int axis = 1; axis + 1 < mesh.num_axes(); ++axis)
-    if (fine.leaves_node(axis) == fine.leaves_node(axis + 1)) joined = axis;
+  std::optional<int> best;  // with the next
+  const auto size_with_next = [&](int axis) {
+    return mesh.axis_sizes()[axis] * mesh.axis_sizes()[axis + 1];
+  };
+  for (int axis = 0; axis + 1 < mesh.num_axes(); ++axis)
+    if (fine.leaves_node(axis) == fine.leaves_node(axis + 1) &&
+        (!best || size_with_next(axis) <= size_with_next(*best)))
+      best = axis;
+  const int joined = best.value_or(0);
   AxisRuns runs;
   for (int axis = 0; axis < mesh.num_axes(); ++axis) {
     if (axis == joined + 1)

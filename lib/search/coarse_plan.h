@@ -18,8 +18,9 @@ sharding::DeviceMesh coarse_mesh(const sharding::DeviceMesh& fine, const AxisRun
 std::optional<AxisRuns> runs_between(const sharding::DeviceMesh& coarse,
                                      const sharding::DeviceMesh& fine);
 
-/// The axes of the mesh but two neighbours as runs of their own: the last two that both stay within
-/// a node or both leave it, else the first two. At least two axes.
+/// The axes of the mesh but two neighbours as runs of their own: the two with fewest devices that
+/// both stay within a node or both leave it, the last ones of these; else the first two. At least
+/// two axes.
 AxisRuns with_one_axis_less(const cost::CostModel& fine);
 
 /// The same plan on the finer mesh: what one axis splits, all axes of its run split. Predictions

@@ -35,8 +35,10 @@ constexpr double share_of_coarser = 0.5;
 constexpr double least_seconds_of_coarser = 1;
 /// The parts of the time left for the relaxation without symmetric axes, and for the best plan of
 /// its forms.
-constexpr double share_of_relaxation = 0.4;
+constexpr double share_of_relaxation = 0.3;
 constexpr double share_of_forms = 0.4;
+/// How far above the bound, as a part of it, the forms' best plan is worth to begin with alone.
+constexpr double small_gap = 0.1;
 
 const sharding::DeviceMesh& mesh_of(std::span<const Profile> profiles) {
   return profiles.front().cost->mesh();
@@ -107,6 +109,17 @@ JointPlan plan_on_coarser(const Stopwatch& stopwatch, std::span<const Profile> p
   return search_plan(ProfilesOn(mesh, profiles).profiles, of_coarser);
 }
 
+/// The cheaper of the plan and what is found on a coarser mesh.
+JointPlan or_coarser(const Stopwatch& stopwatch, std::span<const Profile> profiles,
+                     const SearchOptions& options, JointPlan plan) {
+  try {
+    JointPlan coarse = plan_on_coarser(stopwatch, profiles, options);
+    if (coarse.predicted.cost_seconds < plan.predicted.cost_seconds) return coarse;
+  } catch (const NothingFits&) {
+  }
+  return plan;
+}
+
 /// What descent begins with.
 struct Beginning {
   JointPlan plan;                  ///< of the mesh or a coarser one
@@ -124,7 +137,10 @@ Beginning begin(const Stopwatch& stopwatch, std::span<const Profile> profiles,
     relaxed = relax_symmetry(stopwatch, profiles, options, share_of_relaxation);
   if (has_steps(profiles) && !relaxed.forms.empty())
     best = best_of_forms(stopwatch, profiles, options, share_of_forms, relaxed.forms);
-  if (!best) best = plan_on_coarser(stopwatch, profiles, options);
+  if (!best)
+    best = plan_on_coarser(stopwatch, profiles, options);
+  else if (best->predicted.cost_seconds > (1 + small_gap) * relaxed.lower_bound_seconds)
+    best = or_coarser(stopwatch, profiles, options, *std::move(best));
   return {*std::move(best), relaxed.lower_bound_seconds};
 }
 

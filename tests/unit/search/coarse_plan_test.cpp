@@ -46,7 +46,18 @@ TEST_CASE("the axes that become one are both within a node, or both lead out of 
   CHECK(runs("2x8") == AxisRuns{{0, 1}});
   CHECK(runs("2x2x8") == AxisRuns{{0, 1}, {2}});
   CHECK(runs("2x2x4") == AxisRuns{{0}, {1, 2}});
-  CHECK(runs("2x2x2x4") == AxisRuns{{0}, {1}, {2, 3}});
+  CHECK(runs("2x2x2x4") == AxisRuns{{0, 1}, {2}, {3}});
+  CHECK(runs("2x2x2x2x2") == AxisRuns{{0}, {1}, {2}, {3, 4}});
+}
+
+TEST_CASE("the axes that become one have the fewest devices") {
+  const cost::DeviceModel device = cost::load_device_model("h200");
+  const auto runs = [&](const char* mesh) {
+    return search::with_one_axis_less(cost::CostModel(device, DeviceMesh::parse(mesh)));
+  };
+  CHECK(runs("2x2x8") == AxisRuns{{0, 1}, {2}});
+  CHECK(runs("2x2x2x8") == AxisRuns{{0}, {1, 2}, {3}});
+  CHECK(runs("4x4x4") == AxisRuns{{0}, {1, 2}});
 }
 
 TEST_CASE("a plan costs no more on a finer mesh") {
