@@ -179,23 +179,24 @@ double ConnectionSeconds::of(const TensorShardSpec& src, const TensorShardSpec& 
 
 std::vector<double> ConnectionSeconds::between(std::span<const TensorShardSpec> from,
                                                std::span<const TensorShardSpec> to) {
-  const auto numbers_of = [&](std::span<const TensorShardSpec> specs) {
-    std::vector<Number> numbers;
-    for (const TensorShardSpec& spec : specs) {
-      require(spec.dims.size() == shape_.size(), "specs have one entry a dimension");
-      numbers.push_back(number_of(spec));
-    }
-    return numbers;
-  };
   const std::vector<Number> destinations = numbers_of(to);
   std::vector<double> all;
   for (const Number src : numbers_of(from)) {
-    const std::vector<double>& seconds = seconds_from(src);
-    // What was met later only is not reached from here.
+    const Ways& known = ways(src, destinations);
     for (const Number dst : destinations)
-      all.push_back(dst < seconds.size() ? seconds[dst] : infinite);
+      all.push_back(known.is_final(dst) ? known.seconds[dst] : infinite);
   }
   return all;
+}
+
+std::vector<ConnectionSeconds::Number> ConnectionSeconds::numbers_of(
+    std::span<const TensorShardSpec> specs) {
+  std::vector<Number> numbers;
+  for (const TensorShardSpec& spec : specs) {
+    require(spec.dims.size() == shape_.size(), "specs have one entry a dimension");
+    numbers.push_back(number_of(spec));
+  }
+  return numbers;
 }
 
 ConnectionSeconds::Number ConnectionSeconds::number_of(const TensorShardSpec& spec) {
@@ -231,27 +232,36 @@ const std::vector<ConnectionSeconds::Step>& ConnectionSeconds::steps_of(Number f
   return steps;
 }
 
-const std::vector<double>& ConnectionSeconds::seconds_from(Number src) {
-  const auto [entry, is_new] = seconds_.try_emplace(src);
-  std::vector<double>& least = entry->second;
-  if (!is_new) return least;
-  const auto offer = [&](Number spec, double seconds) {
-    if (spec >= least.size()) least.resize(spec + 1, infinite);
-    if (seconds >= least[spec]) return false;
-    least[spec] = seconds;
-    return true;
-  };
-  using Open = std::pair<double, Number>;
-  std::priority_queue<Open, std::vector<Open>, std::greater<>> open;
-  offer(src, 0);
-  for (open.emplace(0, src); !open.empty();) {
-    const auto [seconds, spec] = open.top();
-    open.pop();
-    if (seconds > least[spec]) continue;
-    for (const Step& step : steps_of(spec))
-      if (offer(step.to, seconds + step.seconds)) open.emplace(seconds + step.seconds, step.to);
+void ConnectionSeconds::Ways::offer(Number to, double seconds_of_way) {
+  if (to >= seconds.size()) {
+    seconds.resize(to + 1, infinite);
+    are_final.resize(to + 1, 0);
   }
-  return least;
+  if (seconds_of_way >= seconds[to]) return;
+  seconds[to] = seconds_of_way;
+  open.emplace(seconds_of_way, to);
+}
+
+const ConnectionSeconds::Ways& ConnectionSeconds::ways(Number src,
+                                                       std::span<const Number> destinations) {
+  const auto [entry, is_new] = ways_.try_emplace(src);
+  Ways& known = entry->second;
+  if (is_new) known.offer(src, 0);
+  std::set<Number> wanted;
+  for (const Number dst : destinations) {
+    if (known.is_final(dst)) continue;
+    // Canonical specs name axes that others may stand for.
+    if (!symmetric_.empty() || can_connect(*specs_[src], *specs_[dst])) wanted.insert(dst);
+  }
+  while (!wanted.empty() && !known.open.empty()) {
+    const auto [seconds, spec] = known.open.top();
+    known.open.pop();
+    if (known.is_final(spec)) continue;
+    known.are_final[spec] = 1;
+    wanted.erase(spec);
+    for (const Step& step : steps_of(spec)) known.offer(step.to, seconds + step.seconds);
+  }
+  return known;
 }
 
 }  // namespace autopar::sharding

@@ -5,6 +5,7 @@
 #include <functional>
 #include <map>
 #include <optional>
+#include <queue>
 #include <span>
 #include <string_view>
 #include <utility>
@@ -57,7 +58,8 @@ Connection connect(const TensorShardSpec& src, const TensorShardSpec& dst, const
                    graph::DataType type, const DeviceMesh& mesh, const StepPrice& price);
 
 /// The seconds of `connect` between any specs of a tensor of one shape and type. Each step is
-/// priced once, and the ways from a spec are found at once. Keeps a reference to the mesh.
+/// priced once, and ways from a spec are found as far as they have been asked for. Keeps a
+/// reference to the mesh.
 class ConnectionSeconds {
  public:
   /// With `symmetric` axes the specs are canonical, and the way is the cheapest between any specs
@@ -83,10 +85,24 @@ class ConnectionSeconds {
     double seconds;
   };
 
+  using Seconds = std::pair<double, Number>;  ///< of a way to this spec
+
+  /// Dijkstra's algorithm from one spec. Lists are by number, and may end before the last one.
+  struct Ways {
+    std::vector<double> seconds{};  ///< of the cheapest way so far; infinite where there is none
+    std::vector<char> are_final{};  ///< whether no cheaper way will be found
+    std::priority_queue<Seconds, std::vector<Seconds>, std::greater<>> open{};
+
+    /// A way, which counts where it is the cheapest so far.
+    void offer(Number to, double seconds_of_way);
+    bool is_final(Number to) const { return to < are_final.size() && are_final[to] != 0; }
+  };
+
+  std::vector<Number> numbers_of(std::span<const TensorShardSpec> specs);
   Number number_of(const TensorShardSpec& spec);
   const std::vector<Step>& steps_of(Number from);
-  /// By number, the seconds from this spec; infinite where no way leads.
-  const std::vector<double>& seconds_from(Number src);
+  /// The ways from a spec, which are final to all of these where any leads there.
+  const Ways& ways(Number src, std::span<const Number> destinations);
 
   const Shape shape_;
   const graph::DataType type_;
@@ -96,7 +112,7 @@ class ConnectionSeconds {
   std::map<TensorShardSpec, Number> numbers_;
   std::vector<const TensorShardSpec*> specs_;           ///< by number
   std::deque<std::optional<std::vector<Step>>> steps_;  ///< by number of the spec before
-  std::map<Number, std::vector<double>> seconds_;       ///< by number of the source
+  std::map<Number, Ways> ways_;                         ///< by number of the source
 };
 
 }  // namespace autopar::sharding

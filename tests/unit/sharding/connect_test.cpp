@@ -263,7 +263,7 @@ TEST_CASE("no chain of steps is cheaper than the connection") {
   }
 }
 
-TEST_CASE("connections to all specs at once take what each takes alone") {
+TEST_CASE("connections asked for one after another take what each takes alone") {
   for (const DeviceMesh& mesh : {DeviceMesh({3}), DeviceMesh({2, 3}), DeviceMesh({2, 2, 2})}) {
     const Shape shape = mesh.num_axes() == 3 ? Shape{8, 1} : Shape{6, 1, 5};
     const auto specs = all_specs(shape, mesh);
