@@ -8,6 +8,8 @@
 #include <utility>
 #include <variant>
 
+#include "sharding/sharding_rule.h"
+
 namespace autopar::program {
 
 namespace {
@@ -15,17 +17,42 @@ namespace {
 using graph::BufferLifetime;
 using Kind = std::pair<sharding::TensorShardSpec, graph::Shape>;
 
-/// All that a rank's memory follows from: the extent of each share, and whether the share begins at
-/// 0 (ShardingRule::localize may look at no more).
-std::vector<std::int64_t> likeness(const std::set<Kind>& kinds, const sharding::DeviceMesh& mesh,
-                                   int rank) {
-  std::vector<std::int64_t> likeness;
-  for (const auto& [spec, shape] : kinds) {
-    for (const graph::Range& range : sharding::local_ranges(spec, shape, mesh, rank)) {
-      likeness.push_back(range.size());
-      likeness.push_back(range.begin == 0 ? 1 : 0);
-    }
+std::set<Kind> kinds_of(const Program& program) {
+  std::set<Kind> kinds;
+  for (const Version& version : program.versions)
+    kinds.emplace(version.spec, program.graph.value(version.value).shape);
+  return kinds;
+}
+
+/// A factor's size and the axes that split it.
+using SplitFactor = std::pair<std::int64_t, std::vector<int>>;
+
+/// Those of which a rule asks where a rank's share begins.
+std::set<SplitFactor> placed_factors(const Program& program) {
+  std::set<SplitFactor> placed;
+  for (const Instruction& instruction : program.instructions) {
+    if (instruction.node == graph::no_node) continue;
+    const auto rule =
+        sharding::rule_or_replicated(program.graph, program.graph.node(instruction.node));
+    for (std::size_t f = 0; f < rule.factors.size(); ++f)
+      if (rule.placed.find(rule.factors[f].letter) != std::string::npos)
+        placed.emplace(rule.factors[f].size, program.operators[instruction.node].factor_axes[f]);
   }
+  return placed;
+}
+
+/// All that a rank's memory follows from: the extent of each share, and whether shares of placed
+/// factors begin at 0 (ShardingRule::localize may look at no more).
+std::vector<std::int64_t> likeness(const std::set<Kind>& kinds, const std::set<SplitFactor>& placed,
+                                   const sharding::DeviceMesh& mesh, int rank) {
+  std::vector<std::int64_t> likeness;
+  for (const auto& [spec, shape] : kinds)
+    for (const graph::Range& range : sharding::local_ranges(spec, shape, mesh, rank))
+      likeness.push_back(range.size());
+  const std::vector<int> coordinates = mesh.coordinates(rank);
+  for (const auto& [size, axes] : placed)
+    likeness.push_back(sharding::shard_range({0, size}, axes, mesh, coordinates).begin == 0 ? 1
+                                                                                            : 0);
   return likeness;
 }
 
@@ -72,13 +99,11 @@ bool is_alike(const graph::Node& a, const graph::Node& b) {
 }  // namespace
 
 std::vector<std::vector<int>> alike_ranks(const Program& program) {
-  std::set<Kind> kinds;
-  for (const Version& version : program.versions) {
-    kinds.emplace(version.spec, program.graph.value(version.value).shape);
-  }
+  const std::set<Kind> kinds = kinds_of(program);
+  const std::set<SplitFactor> placed = placed_factors(program);
   std::map<std::vector<std::int64_t>, std::vector<int>> classes;
   for (int rank = 0; rank < program.mesh.num_devices(); ++rank) {
-    classes[likeness(kinds, program.mesh, rank)].push_back(rank);
+    classes[likeness(kinds, placed, program.mesh, rank)].push_back(rank);
   }
   std::vector<std::vector<int>> result;
   for (auto& [likeness, ranks] : classes) result.push_back(std::move(ranks));

@@ -27,8 +27,8 @@ struct MemoryPrediction {
 MemoryPrediction predict_memory(const graph::Graph& rank_graph, int microbatches = 1,
                                 const RunBytes& run_bytes = most_run_bytes);
 
-/// The ranks by class: those of one need the same memory, since each of their shares has the same
-/// extents and begins at 0 or does not.
+/// The ranks by class: those of one need the same memory, since their shares have the same extents,
+/// and those of placed factors (ShardingRule) begin at 0 or do not.
 std::vector<std::vector<int>> alike_ranks(const Program& program);
 
 /// Whether two ranks' graphs of one program differ in nothing that a run's memory depends on: only

@@ -1,7 +1,6 @@
 #include "search/descent_steps.h"
 
 #include <algorithm>
-#include <cmath>
 #include <cstdint>
 #include <functional>
 #include <optional>
@@ -24,6 +23,8 @@ constexpr double least_share_of_step = 0.1;
 /// the time in which a step ends, and that in which it finds something.
 constexpr double predictions_to_end = 2.5;
 constexpr double predictions_to_find = 6;
+/// And that which is left for the last plan's shards, where steps do not predict them.
+constexpr double predictions_of_last = 2;
 /// A step that saves less, as a part of the cost, is the last of its kind.
 constexpr double least_saving = 1e-4;
 /// Mesh axes that one step may use otherwise, at most.
@@ -137,20 +138,14 @@ bool is_roomy(const JointPlan& plan, std::span<const Profile> profiles,
                                   most_of_limit * static_cast<double>(limit);
 }
 
-/// What it takes to predict the shards of a plan on the mesh. Each axis more makes twice as many
-/// kinds of ranks.
-double seconds_to_predict(const JointPlan& start, const sharding::DeviceMesh& mesh) {
-  const int more = mesh.num_axes() - start.plans.front().mesh.num_axes();
-  return std::exp2(more) * start.report.predict_seconds;
-}
-
 /// The steps, and after them the prediction of what the last plan's shards need.
 JointPlan descend_at_rest(const Stopwatch& stopwatch, std::span<const Profile> profiles,
                           const SearchOptions& options, JointPlan start) {
   SearchOptions at_rest = options;
   at_rest.run_bytes = nullptr;
   JointPlan best = start;
-  const double end = options.time_limit_seconds - seconds_to_predict(start, mesh_of(profiles));
+  const double end =
+      options.time_limit_seconds - predictions_of_last * start.report.predict_seconds;
   improve(
       stopwatch, profiles, at_rest, end,
       [&](const JointPlan& from, int axes, const SearchOptions& of_step) {

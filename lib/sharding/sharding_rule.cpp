@@ -74,6 +74,11 @@ bool holds(const TensorFactors& tensor, int factor) {
 }
 
 Range LocalNode::share(char letter) const {
+  require(rule.placed.find(letter) != std::string::npos, "a rule says which factors are placed");
+  return range_of(letter);
+}
+
+const Range& LocalNode::range_of(char letter) const {
   const auto found = std::ranges::find(rule.factors, letter, &Factor::letter);
   require(found != rule.factors.end(), "a rule has the factor that it is asked for");
   return factor_ranges[found - rule.factors.begin()];

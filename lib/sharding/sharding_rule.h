@@ -4,6 +4,7 @@
 #include <functional>
 #include <optional>
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -58,9 +59,11 @@ struct ShardingRule {
   /// Makes the node the operator on local shards, where the node itself is not (a constant shape
   /// input, an attribute that counts heads), and appends to the shard what it needs before it (an
   /// index offset). The shapes of what it appends follow from the extents of the node's local
-  /// tensors and from which of their shares begin at 0, so that ranks that are alike in these need
-  /// the same memory.
+  /// tensors and from which shares of `placed` factors begin at 0, so that ranks that are alike in
+  /// these need the same memory.
   std::function<void(LocalNode&)> localize;
+  /// Letters of the factors of which `localize` asks where a rank's share begins.
+  std::string placed;
   /// Writes the operators that replace this one where a `normalized` factor is split: their
   /// reductions make the statistics.
   std::function<void(Decomposer&)> decompose;
@@ -75,10 +78,15 @@ struct LocalNode {
   /// This rank's share of each factor, by factor index.
   std::vector<Range> factor_ranges;
 
-  /// This rank's share of the factor of that letter.
+  /// How much this rank has of the factor of that letter.
+  std::int64_t extent(char letter) const { return range_of(letter).size(); }
+  /// This rank's share of a placed factor.
   Range share(char letter) const;
   /// Shape of output `i` in the shard.
   const Shape& output_shape(std::size_t i) const { return shard.value(node.outputs[i]).shape; }
+
+ private:
+  const Range& range_of(char letter) const;
 };
 
 /// Appends the node to its shard, as the rule localizes it.

@@ -87,6 +87,7 @@ ShardingRule trilu(const Operator& op) {
     return op.rule({planes}, {planes});
   }
   ShardingRule rule = op.rule({text}, {text});
+  rule.placed = text.substr(rank - 2);
   rule.localize = [k = diagonal->front(), rows = text[rank - 2],
                    columns = text[rank - 1]](LocalNode& local) {
     // A diagonal beyond the matrix stays beyond its shares.

@@ -49,9 +49,9 @@ ShardingRule attention(const Operator& op) {
   ShardingRule rule = op.rule(inputs, outputs, options);
   if (packed) {
     rule.localize = [](LocalNode& local) {
-      const std::int64_t local_heads = local.share('g').size();
+      const std::int64_t local_heads = local.extent('g');
       local.node.attributes["kv_num_heads"] = local_heads;
-      local.node.attributes["q_num_heads"] = local_heads * local.share('r').size();
+      local.node.attributes["q_num_heads"] = local_heads * local.extent('r');
     };
   }
   return rule;

@@ -33,8 +33,9 @@ Grouped grouped(const Operator& op, FactorKind channels, bool is_transposed = fa
 
 /// The rule of a convolution whose input `bias` is added to a sum over input channels.
 ShardingRule with_groups(ShardingRule rule, std::size_t bias) {
+  rule.placed = "c";
   rule.localize = [bias](LocalNode& local) {
-    local.node.attributes["group"] = local.share('g').size();
+    local.node.attributes["group"] = local.extent('g');
     add_bias_once(local, 'c', bias);
   };
   return rule;

@@ -132,6 +132,7 @@ ShardingRule gather(const Operator& op) {
                                 .kind = adds_up ? FactorKind::sum : FactorKind::whole,
                                 .never_empty = true}});
   rule.lookup_input = 0;
+  rule.placed = table[axis];
   rule.localize = [axis, rows = shapes[0][axis], factor = table[axis]](LocalNode& local) {
     const Range share = local.share(factor);
     if (share.size() < rows) MaskedLookup(local, axis).write(share, rows);

@@ -103,7 +103,10 @@ ShardingRule gemm(const Operator& op) {
   const char* right = op.node.int_attribute("transB", 0) != 0 ? "nk" : "kn";
   const std::string bias = aligned("mn", op.inputs.size() > 2 ? op.inputs[2].size() : 0);
   ShardingRule rule = op.rule({left, right, bias}, {"mn"}, {{'k', FactorKind::sum}});
-  if (op.has_input(2)) rule.localize = [](LocalNode& local) { add_bias_once(local, 'k', 2); };
+  if (op.has_input(2)) {
+    rule.placed = "k";
+    rule.localize = [](LocalNode& local) { add_bias_once(local, 'k', 2); };
+  }
   return rule;
 }
 

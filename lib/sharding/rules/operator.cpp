@@ -96,7 +96,7 @@ void add_bias_once(LocalNode& local, char factor, std::size_t bias) {
 
 ShardingRule with_count(ShardingRule rule, char factor, const std::string& attribute) {
   rule.localize = [factor, attribute](LocalNode& local) {
-    local.node.attributes[attribute] = local.share(factor).size();
+    local.node.attributes[attribute] = local.extent(factor);
   };
   return rule;
 }

@@ -38,6 +38,7 @@ ShardingRule expert_matmul_n_bits(const Operator& op) {
     options.push_back({'z', FactorKind::whole, false, op.inputs[0][1] / blocks});
   }
   ShardingRule rule = op.rule(inputs, {"rn"}, options);
+  rule.placed = cuts ? "ek" : "e";
   rule.localize = [cuts, experts = op.inputs[2][0]](LocalNode& local) {
     const Range own = local.share('e');
     if (own.size() < experts) {

@@ -67,10 +67,11 @@ ShardingRule matmul_n_bits(const Operator& op) {
     options.push_back({'z', FactorKind::whole, false, block});
   }
   ShardingRule rule = op.rule({rows + a, b, scales, zeros, "", "n"}, {rows + "n"}, options);
+  if (cuts_blocks) rule.placed = "k";
   rule.localize = [cuts_blocks, step = together * block](LocalNode& local) {
-    local.node.attributes["N"] = local.share('n').size();
+    local.node.attributes["N"] = local.extent('n');
     if (!cuts_blocks) return;
-    local.node.attributes["K"] = local.share('k').size() * step;
+    local.node.attributes["K"] = local.extent('k') * step;
     add_bias_once(local, 'k', 5);
   };
   return rule;

@@ -20,6 +20,7 @@ ShardingRule recurrent(const Operator& op) {
               options_of(by_direction ? "" : "d", FactorKind::spatial, true));
   if (by_direction || op.node.string_attribute("direction", "forward") != "bidirectional")
     return rule;
+  rule.placed = "d";
   rule.localize = [](LocalNode& local) {
     const Range share = local.share('d');
     if (share.size() == 1)

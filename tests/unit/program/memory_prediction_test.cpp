@@ -76,24 +76,38 @@ TEST_CASE("alike ranks need the same memory, and a plan's peak is that of its fu
   }
 }
 
-TEST_CASE("ranks with even shares are alike but for those that begin at 0") {
+TEST_CASE("ranks with even shares are alike, but for those of a table's rows that begin at 0") {
   graph::Graph graph;
-  const auto x = graph.add_value({"x", graph::DataType::float32, {8, 8}, std::nullopt});
-  const auto y = graph.add_value({"y", graph::DataType::float32, {8, 8}, std::nullopt});
-  graph.nodes = {{"relu", "Relu", "", {x}, {y}, {}}};
-  graph.inputs = {x};
+  const auto value = [&](const char* name, graph::DataType type, const graph::Shape& shape) {
+    return graph.add_value({name, type, shape, std::nullopt});
+  };
+  const auto table = value("table", graph::DataType::float32, {8, 8});
+  const auto indices = value("indices", graph::DataType::int64, {4});
+  const auto y = value("y", graph::DataType::float32, {4, 8});
+  graph.nodes = {{"gather", "Gather", "", {table, indices}, {y}, {}}};
+  graph.inputs = {table, indices};
   graph.outputs = {y};
   const auto classes_on = [&](const char* mesh, const char* spec) {
     program::Program program;
     program.graph = graph;
     program.mesh = sharding::DeviceMesh::parse(mesh);
-    program.versions.push_back({x, sharding::TensorShardSpec::parse(spec), true});
+    const auto of_table = sharding::TensorShardSpec::parse(spec);
+    program.versions.push_back({table, of_table, true});
+    const auto rule = sharding::sharding_rule(graph, graph.nodes[0]);
+    sharding::OpShardSpec& split = program.operators.emplace_back();
+    split.factor_axes.resize(rule->factors.size());
+    for (std::size_t d = 0; d < of_table.dims.size(); ++d)
+      split.factor_axes[rule->inputs[0][d].front()] = of_table.dims[d];
+    program.instructions.emplace_back().node = 0;
     return program::alike_ranks(program).size();
   };
   CHECK(classes_on("4", "RR") == 1);
+  CHECK(classes_on("4", "RS0") == 1);
   CHECK(classes_on("4", "S0R") == 2);
-  CHECK(classes_on("3", "S0R") == 3);  // 3, 3 and 2 rows
-  CHECK(classes_on("2x4", "S0S1") == 4);
+  CHECK(classes_on("3", "RS0") == 2);  // 3, 3 and 2 columns
+  CHECK(classes_on("3", "S0R") == 3);
+  CHECK(classes_on("2x4", "S0S1") == 2);
+  CHECK(classes_on("2x4", "S01R") == 2);
 }
 
 TEST_CASE("ranks' graphs are alike where only ranks and constants' numbers differ") {
