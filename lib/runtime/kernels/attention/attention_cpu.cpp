@@ -1,5 +1,5 @@
 // Attention block by block: scores of some queries of one head, their softmax and its product with
-// the values while they lie in the cache. Products are oneDNN's, one a thread.
+// the values while they lie in the cache. Products are oneDNN's, but for small ones, one a thread.
 
 #include <omp.h>
 
@@ -14,6 +14,7 @@
 #include "runtime/kernels/cpu/converted.h"
 #include "runtime/kernels/cpu/in_threads.h"
 #include "runtime/kernels/normalization/softmax_row.h"
+#include "runtime/kernels/product/small_product.h"
 
 namespace autopar::runtime::cpu {
 namespace {
@@ -50,6 +51,18 @@ struct Extents {
 void multiply_transposed(Matrix<const float> a, Matrix<const float> b, Matrix<float> out,
                          const Extents& of, float scale) {
   if (of.depth == 0) return fill_rows(out, of.rows, of.columns, 0.0F);
+  if (is_small_matrix(of.depth, of.columns))
+    return multiply_small({.rows = of.rows,
+                           .columns = of.columns,
+                           .depth = of.depth,
+                           .scale = scale,
+                           .a = a.data,
+                           .a_stride = a.stride,
+                           .b = b.data,
+                           .b_row_stride = 1,
+                           .b_column_stride = b.stride,
+                           .out = out.data,
+                           .out_stride = out.stride});
   check(dnnl::sgemm('N', 'T', of.rows, of.columns, of.depth, scale, a.data, a.stride, b.data,
                     b.stride, 0, out.data, out.stride));
 }
@@ -67,6 +80,17 @@ void multiply_transposed(Matrix<const double> a, Matrix<const double> b, Matrix<
 
 /// out = a b.
 void multiply(Matrix<const float> a, Matrix<const float> b, Matrix<float> out, const Extents& of) {
+  if (is_small_matrix(of.depth, of.columns))
+    return multiply_small({.rows = of.rows,
+                           .columns = of.columns,
+                           .depth = of.depth,
+                           .a = a.data,
+                           .a_stride = a.stride,
+                           .b = b.data,
+                           .b_row_stride = b.stride,
+                           .b_column_stride = 1,
+                           .out = out.data,
+                           .out_stride = out.stride});
   check(dnnl::sgemm('N', 'N', of.rows, of.columns, of.depth, 1, a.data, a.stride, b.data, b.stride,
                     0, out.data, out.stride));
 }

@@ -68,7 +68,8 @@ struct PlaceMaximum {
     const std::int64_t tiles = (places + tile_windows - 1) / tile_windows;
     for (std::int64_t i = 0; i < tiles; ++i) {
       const Range tile = Range{0, places}.part(i, tiles);
-      product.multiply(image + tile.begin * matrix.depth, tile.count(), sums.data(), most_columns);
+      product.multiply(image + tile.begin * matrix.depth, matrix.depth, tile.count(), sums.data(),
+                       most_columns);
       take(sums.data(), tile.count(), largest.data());
     }
     return largest;

@@ -51,13 +51,6 @@ dnnl::lrn_forward::primitive_desc describe_lrn(const dnnl::engine& engine,
           attributes};
 }
 
-template <typename... Arguments>
-dnnl::layer_normalization_forward::primitive_desc describe_layer_normalization(
-    const dnnl::engine& engine, const dnnl::primitive_attr& attributes, dnnl::prop_kind kind,
-    const memory::desc& layout, const Arguments&... arguments) {
-  return {engine, kind, layout, layout, arguments..., attributes};
-}
-
 /// The factor of a product that is added to what stands behind it.
 inline void scale_output(dnnl::post_ops& behind, dnnl::primitive_attr&, float factor) {
   behind.append_eltwise(dnnl::algorithm::eltwise_linear, factor, 0);
@@ -114,14 +107,6 @@ dnnl::lrn_forward::primitive_desc describe_lrn(const dnnl::engine& engine,
                                                const Arguments&... arguments) {
   return describe<dnnl::lrn_forward>(engine, attributes, dnnl::prop_kind::forward_inference,
                                      dnnl::algorithm::lrn_across_channels, layout, arguments...);
-}
-
-template <typename... Arguments>
-dnnl::layer_normalization_forward::primitive_desc describe_layer_normalization(
-    const dnnl::engine& engine, const dnnl::primitive_attr& attributes, dnnl::prop_kind kind,
-    const memory::desc& layout, const Arguments&... arguments) {
-  return describe<dnnl::layer_normalization_forward>(engine, attributes, kind, layout,
-                                                     arguments...);
 }
 
 inline void scale_output(dnnl::post_ops&, dnnl::primitive_attr& attributes, float factor) {

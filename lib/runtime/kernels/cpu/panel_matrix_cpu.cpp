@@ -7,18 +7,23 @@
 #include "runtime/device.h"
 
 namespace autopar::runtime::cpu {
-namespace {
 
-void write_panels(const PanelMatrix& of, const float* matrix, float* panels) {
-  for (std::int64_t panel = 0; panel < of.panels(); ++panel)
-    for (std::int64_t k = 0; k < of.depth; ++k)
-      for (std::int64_t i = 0; i < panel_columns; ++i) {
-        const std::int64_t column = panel * panel_columns + i;
-        *panels++ = column < of.columns ? matrix[k * of.row_stride + column * of.column_stride] : 0;
-      }
+void PanelMatrix::write(const float* matrix, float scale, float* panels) const {
+  for (std::int64_t first = 0; first < columns; first += panel_columns, panels += panel_floats()) {
+    const std::int64_t count = std::min<std::int64_t>(panel_columns, columns - first);
+    if (count < panel_columns) std::fill_n(panels, panel_floats(), 0.0F);
+    const float* const from = matrix + first * column_stride;
+    if (column_stride == 1) {
+      for (std::int64_t k = 0; k < depth; ++k)
+        for (std::int64_t i = 0; i < count; ++i)
+          panels[k * panel_columns + i] = scale * from[k * row_stride + i];
+    } else {
+      for (std::int64_t i = 0; i < count; ++i)
+        for (std::int64_t k = 0; k < depth; ++k)
+          panels[k * panel_columns + i] = scale * from[k * row_stride + i * column_stride];
+    }
+  }
 }
-
-}  // namespace
 
 std::shared_ptr<std::byte> PanelMatrix::kept(const KernelRequest& request,
                                              std::size_t input) const {
@@ -26,42 +31,60 @@ std::shared_ptr<std::byte> PanelMatrix::kept(const KernelRequest& request,
                                        panel_columns, depth, columns, row_stride, column_stride);
   return request.kept(input, form, bytes(), [&] {
     auto made = request.device.allocate(bytes());
-    write_panels(*this, request.inputs[input].as<const float>(),
-                 reinterpret_cast<float*>(made.get()));
+    write(request.inputs[input].as<const float>(), 1, reinterpret_cast<float*>(made.get()));
     return made;
   });
 }
 
-PanelProduct::PanelProduct(const PanelMatrix& matrix, const float* kept, Range panels,
+PanelProduct::PanelProduct(const PanelMatrix& matrix, const float* in_panels, Range panels,
                            const float* bias)
     : depth_(matrix.depth),
       first_column_(panels.begin * panel_columns),
       at_once_(panels.count(), matrix.columns - first_column_),
-      weights_(kept + panels.begin * matrix.panel_floats()) {
+      weights_(in_panels + panels.begin * matrix.panel_floats()) {
   if (bias != nullptr) std::copy_n(bias + first_column_, columns(), bias_.data());
 }
 
-void PanelProduct::multiply(const float* rows, std::int64_t count, float* out,
-                            std::int64_t out_columns) const {
+void PanelProduct::multiply(const float* rows, std::int64_t row_stride, std::int64_t count,
+                            float* out, std::int64_t out_stride) const {
+  if (count == 0) return;
+  const Rows all{rows, row_stride, out, out_stride};
+  const std::int64_t tiles = (count + tile_windows - 1) / tile_windows;
+  const std::int64_t of_each = count / tiles;
+  const std::int64_t with_one_more = count % tiles;
+  multiply_tiles(all, with_one_more, of_each + 1);
+  multiply_tiles(all.from(with_one_more * (of_each + 1)), tiles - with_one_more, of_each);
+}
+
+void PanelProduct::multiply_tiles(Rows rows, std::int64_t tiles, std::int64_t of_each) const {
+  constexpr std::int64_t most_tiles = 16;  // of one call
   const std::array<Stretch, 1> whole = {{{.offset = 0, .depth = 0, .length = depth_}}};
-  std::array<const float*, tile_windows> seen;
-  for (std::int64_t i = 0; i < count; ++i) seen[static_cast<std::size_t>(i)] = rows + i * depth_;
-  const TileOperands tile{.tiles = 1,
-                          .windows = seen.data(),
-                          .channel = 0,
-                          .stretches = whole,
-                          .panel = weights_,
-                          .panel_floats = depth_ * panel_columns,
-                          .bias = bias_.data(),
-                          .addend = nullptr,
-                          .out = out,
-                          .columns = out_columns,
-                          .has_relu = false,
-                          .ahead = {.begin = reinterpret_cast<const char*>(weights_), .step = 0}};
-  if (at_once_.are_at_edge())
-    at_once_.compute_edge_tile(tile, count);
-  else
-    at_once_.function(count)(tile);
+  std::array<const float*, most_tiles * tile_windows> seen;
+  const std::int64_t at_once = at_once_.are_at_edge() ? 1 : most_tiles;
+  while (tiles > 0) {
+    const std::int64_t now = std::min(tiles, at_once);
+    for (std::int64_t i = 0; i < now * of_each; ++i)
+      seen[static_cast<std::size_t>(i)] = rows.first + i * rows.stride;
+    const TileOperands operands{
+        .tiles = now,
+        .windows = seen.data(),
+        .channel = 0,
+        .stretches = whole,
+        .panel = weights_,
+        .panel_floats = depth_ * panel_columns,
+        .bias = bias_.data(),
+        .addend = nullptr,
+        .out = rows.out,
+        .columns = rows.out_stride,
+        .has_relu = false,
+        .ahead = {.begin = reinterpret_cast<const char*>(weights_), .step = 0}};
+    if (at_once_.are_at_edge())
+      at_once_.compute_edge_tile(operands, of_each);
+    else
+      at_once_.function(of_each)(operands);
+    rows = rows.from(now * of_each);
+    tiles -= now;
+  }
 }
 
 }  // namespace autopar::runtime::cpu

@@ -1,5 +1,4 @@
-// LayerNormalization by oneDNN, in float32. What oneDNN has not (RMSNormalization, float64) is
-// computed by loops.
+// LayerNormalization and RMSNormalization: each row by one thread, which reads it three times.
 
 #include <cmath>
 
@@ -10,7 +9,6 @@
 #include "runtime/kernels/cpu/converted.h"
 #include "runtime/kernels/cpu/in_threads.h"
 #include "runtime/kernels/cpu/lane_sum.h"
-#include "runtime/kernels/cpu/onednn.h"
 #include "runtime/kernels/normalization/kernels.h"
 #include "runtime/kernels/normalization/normalized_rows.h"
 
@@ -45,10 +43,11 @@ template <typename T>
       lane_sum<T>(row.n, [in, mean](std::int64_t i) { return (in[i] - mean) * (in[i] - mean); }) /
       count;
   const T inverse = 1 / std::sqrt(variance + row.epsilon);
-  for (std::int64_t i = 0; i < row.n; ++i) {
-    const T normal = (in[i] - mean) * inverse * row.scale[i];
-    row.out[i] = row.bias == nullptr ? normal : normal + row.bias[i];
-  }
+  if (row.bias == nullptr)
+    for (std::int64_t i = 0; i < row.n; ++i) row.out[i] = (in[i] - mean) * inverse * row.scale[i];
+  else
+    for (std::int64_t i = 0; i < row.n; ++i)
+      row.out[i] = (in[i] - mean) * inverse * row.scale[i] + row.bias[i];
   return {mean, inverse};
 }
 
@@ -64,50 +63,6 @@ void store_moments(const KernelIo& io, std::int64_t row, Moments<double> moments
   store(2, moments.inverse_deviation);
 }
 
-/// LayerNormalization of float32, float16, bfloat16.
-std::unique_ptr<Kernel> make_onednn(const KernelRequest& request) {
-  using dnnl::normalization_flags;
-  const NormalizedRows rows(request);
-  const bool has_bias = is_given(request.inputs, 2);
-  const bool has_moments = is_given(request.outputs, 1) || is_given(request.outputs, 2);
-  const auto description = within_onednn([&] {
-    return onednn::describe_layer_normalization(
-        onednn_engine(), user_scratchpad(),
-        has_moments ? dnnl::prop_kind::forward_training : dnnl::prop_kind::forward_inference,
-        float_layout({rows.count, rows.extent}), float_layout({rows.count}), rows.epsilon,
-        has_bias ? normalization_flags::use_scale | normalization_flags::use_shift
-                 : normalization_flags::use_scale);
-  });
-  std::vector<int> arguments = {DNNL_ARG_SRC, DNNL_ARG_SCALE, DNNL_ARG_DST};
-  if (has_bias) arguments.push_back(DNNL_ARG_SHIFT);
-  if (has_moments) arguments.insert(arguments.end(), {DNNL_ARG_MEAN, DNNL_ARG_VARIANCE});
-  const OnednnPrimitive primitive(description, arguments);
-  const std::int64_t copied_bytes = float_bytes(request);
-  const auto run = [=, normalization = primitive](const KernelIo& io) mutable {
-    std::byte* copied = io.scratch + normalization.scratch_bytes();
-    FloatCopies copies(copied);
-    float* out = copies.target(io.outputs[0]);
-    normalization.bind(DNNL_ARG_SRC, copies.load(io.inputs[0]));
-    normalization.bind(DNNL_ARG_SCALE, copies.load(io.inputs[1]));
-    if (has_bias) normalization.bind(DNNL_ARG_SHIFT, copies.load(io.inputs[2]));
-    normalization.bind(DNNL_ARG_DST, out);
-    const float* mean = reinterpret_cast<float*>(copied + copied_bytes);
-    const float* variance = mean + rows.count;
-    if (has_moments) {
-      normalization.bind(DNNL_ARG_MEAN, mean);
-      normalization.bind(DNNL_ARG_VARIANCE, variance);
-    }
-    normalization.run(io.scratch);
-    FloatCopies::store(out, io.outputs[0]);
-    if (!has_moments) return;
-    for (std::int64_t row = 0; row < rows.count; ++row)
-      store_moments(io, row, {mean[row], 1 / std::sqrt(variance[row] + rows.epsilon)});
-  };
-  const std::int64_t moments = has_moments ? 2 * rows.count : 0;
-  return make_kernel(run, primitive.scratch_bytes() + copied_bytes +
-                              moments * static_cast<std::int64_t>(sizeof(float)));
-}
-
 template <typename T>
 void normalize_rows(const KernelIo& io, std::int64_t count, int threads, const Row<T>& first) {
   const bool is_large = count * first.n > 16384;
@@ -120,8 +75,8 @@ void normalize_rows(const KernelIo& io, std::int64_t count, int threads, const R
   });
 }
 
-/// RMSNormalization, and LayerNormalization of what oneDNN does not take: float64, empty tensors.
-std::unique_ptr<Kernel> make_plain(const KernelRequest& request, bool centred) {
+std::unique_ptr<Kernel> make_normalization(const KernelRequest& request, bool centred) {
+  if (has_broadcast_scale(request)) return make_broadcast_normalization(request);
   const NormalizedRows rows(request);
   const auto run = [=, threads = request.device.threads()](const KernelIo& io) {
     const TensorView& out = io.outputs[0];
@@ -146,15 +101,11 @@ std::unique_ptr<Kernel> make_plain(const KernelRequest& request, bool centred) {
 }  // namespace
 
 std::unique_ptr<Kernel> make_layer_normalization(const KernelRequest& request) {
-  if (has_broadcast_scale(request)) return make_broadcast_normalization(request);
-  const TensorView& in = request.inputs[0];
-  if (in.type == DataType::float64 || in.elements() == 0) return make_plain(request, true);
-  return make_onednn(request);
+  return make_normalization(request, true);
 }
 
 std::unique_ptr<Kernel> make_rms_normalization(const KernelRequest& request) {
-  if (has_broadcast_scale(request)) return make_broadcast_normalization(request);
-  return make_plain(request, false);
+  return make_normalization(request, false);
 }
 
 }  // namespace autopar::runtime::cpu

@@ -13,6 +13,7 @@
 #include "runtime/kernels/product/kernels.h"
 #include "runtime/kernels/product/onednn_product.h"
 #include "runtime/kernels/product/row_by_blocks.h"
+#include "runtime/kernels/product/small_product.h"
 
 namespace autopar::runtime::cpu {
 
@@ -244,6 +245,7 @@ std::unique_ptr<Kernel> make_matmul(const KernelRequest& request) {
     if (!has_blocks(product))
       if (auto kernel = make_blocked_matmul(request, product)) return kernel;
   }
+  if (auto kernel = make_small_matmul(request, product)) return kernel;
   if (type == DataType::float32 || is_half(type))
     return std::make_unique<FloatMatMul>(request, product);
   const int threads = request.device.threads();

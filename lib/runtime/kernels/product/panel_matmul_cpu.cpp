@@ -14,11 +14,9 @@
 namespace autopar::runtime::cpu {
 namespace {
 
-/// The largest matrix whose products are faster so; oneDNN's of larger ones are as fast, and with
-/// AVX2 faster.
-std::int64_t most_matrix_bytes() {
-  return simd_level() == SimdLevel::avx512 ? 256 * 1024 : 64 * 1024;
-}
+/// The largest matrix whose products are made so. oneDNN's of larger ones are as fast, and with
+/// AVX2 a little faster; but a model that has no larger ones does without oneDNN's code in memory.
+constexpr std::int64_t most_matrix_bytes = 256 * 1024;
 /// Products of numbers that are worth waking a thread for.
 constexpr std::int64_t least_work = 32 * 1024;
 /// Numbers of rows that are read again for the next panels, and stay in the second level of cache.
@@ -40,15 +38,11 @@ void multiply(const PanelMatrix& matrix, const Operands& operands, Range rows, R
       std::max<std::int64_t>(most_row_numbers / matrix.depth / tile_windows, 1) * tile_windows;
   for (std::int64_t first = rows.begin; first < rows.end; first += together) {
     const Range block{first, std::min(first + together, rows.end)};
-    const std::int64_t tiles = (block.count() + tile_windows - 1) / tile_windows;
     for (Range left = panels; left.count() > 0;) {
       const PanelProduct product(matrix, operands.panels, left, operands.bias);
-      for (std::int64_t i = 0; i < tiles; ++i) {
-        const Range tile = block.part(i, tiles);
-        product.multiply(operands.a + tile.begin * matrix.depth, tile.count(),
-                         operands.out + tile.begin * matrix.columns + product.first_column(),
-                         matrix.columns);
-      }
+      product.multiply(operands.a + block.begin * matrix.depth, matrix.depth, block.count(),
+                       operands.out + block.begin * matrix.columns + product.first_column(),
+                       matrix.columns);
       left.begin += product.panels();
     }
   }
@@ -101,7 +95,7 @@ class PanelMatMul final : public Kernel {
 
 std::unique_ptr<Kernel> make_panel_matmul(const KernelRequest& request, const Product& product) {
   const PanelMatrix matrix = matrix_of(product);
-  const bool is_small = matrix.bytes() <= most_matrix_bytes() &&
+  const bool is_small = matrix.bytes() <= most_matrix_bytes &&
                         matrix.bytes() <= request.inputs[1].size_bytes() * 9 / 8;
   if (!is_small || simd_level() == SimdLevel::baseline) return nullptr;
   return std::make_unique<PanelMatMul>(product, request.device.threads(), matrix.kept(request, 1));
