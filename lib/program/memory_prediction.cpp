@@ -27,7 +27,7 @@ std::set<Kind> kinds_of(const Program& program) {
 /// A factor's size and the axes that split it.
 using SplitFactor = std::pair<std::int64_t, std::vector<int>>;
 
-/// Those of which a rule asks where a rank's share begins.
+/// The factors of which a rule asks where a rank's share begins.
 std::set<SplitFactor> placed_factors(const Program& program) {
   std::set<SplitFactor> placed;
   for (const Instruction& instruction : program.instructions) {

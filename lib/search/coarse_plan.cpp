@@ -97,7 +97,7 @@ std::optional<AxisRuns> runs_between(const sharding::DeviceMesh& coarse,
 
 AxisRuns with_one_axis_less(const cost::CostModel& fine) {
   const sharding::DeviceMesh& mesh = fine.mesh();
-  std::optional<int> best;  // with the next
+  std::optional<int> best;  // to be joined with the next axis
   const auto size_with_next = [&](int axis) {
     return mesh.axis_sizes()[axis] * mesh.axis_sizes()[axis + 1];
   };

@@ -23,7 +23,7 @@ constexpr double least_share_of_step = 0.1;
 /// the time in which a step ends, and that in which it finds something.
 constexpr double predictions_to_end = 2.5;
 constexpr double predictions_to_find = 6;
-/// And that which is left for the last plan's shards, where steps do not predict them.
+/// Where steps do not predict shards, so many predictions' time is left for those of the last plan.
 constexpr double predictions_of_last = 2;
 /// A step that saves less, as a part of the cost, is the last of its kind.
 constexpr double least_saving = 1e-4;

@@ -37,7 +37,8 @@ constexpr double least_seconds_of_coarser = 1;
 /// its forms.
 constexpr double share_of_relaxation = 0.3;
 constexpr double share_of_forms = 0.4;
-/// How far above the bound, as a part of it, the forms' best plan is worth to begin with alone.
+/// Where the forms' best plan is further above the bound, as a part of it, a coarser mesh may have
+/// a cheaper one to begin with.
 constexpr double small_gap = 0.1;
 
 const sharding::DeviceMesh& mesh_of(std::span<const Profile> profiles) {

@@ -19,11 +19,10 @@ bool is_too_large_to_build(std::span<const Profile> profiles, const SearchOption
 /// A plan found by descent, for meshes whose problem of all strategies is too large. It begins with
 /// `coarser`, or where that is null or of no coarser mesh with one of the relaxation's forms
 /// (search_by_symmetry.h) or, where that is far from the bound, what a search finds on a coarser
-/// mesh. Steps of descent_steps.h
-/// follow. The bound is that of the relaxation; without one, as where it begins with `coarser` or
-/// no axes are symmetric, that of the operators alone. Where no step finds a plan, and on more than
-/// most_axes_of_descent axes, it is the plan of the coarser mesh, which is told. Throws NothingFits
-/// where that has none, proven of nothing.
+/// mesh. Steps of descent_steps.h follow. The bound is that of the relaxation; without one, as
+/// where it begins with `coarser` or no axes are symmetric, that of the operators alone. Where no
+/// step finds a plan, and on more than most_axes_of_descent axes, it is the plan of the coarser
+/// mesh, which is told. Throws NothingFits where that has none, proven of nothing.
 JointPlan search_by_descent(const Stopwatch& stopwatch, std::span<const Profile> profiles,
                             const SearchOptions& options, const JointPlan* coarser);
 

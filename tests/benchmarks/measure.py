@@ -44,9 +44,9 @@ def resident_peak_of(process):
     return 0  # it has ended
 
 
-# Who has ended is told of by the system alone: who asks a process of milliseconds now and then does
-# not see its peak. Told is at least what the process had before it became the command, so that it
-# is started by an interpreter without packages, which is smaller than any command here.
+# The system knows the peak of a process that has ended, which whoever looks at it now and then may
+# miss. It counts what the process had before it became the command, too: so the command is started
+# by an interpreter without packages, which is smaller than autopar.
 LAUNCHER = """
 import os, sys
 child = os.fork()

@@ -58,7 +58,7 @@ class PanelProduct {
     }
   };
 
-  /// Of `tiles` tiles of so many rows each.
+  /// Multiplies `tiles` tiles of so many rows each.
   void multiply_tiles(Rows rows, std::int64_t tiles, std::int64_t of_each) const;
 
   std::int64_t depth_;
