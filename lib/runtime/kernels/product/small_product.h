@@ -29,7 +29,8 @@ struct SmallProduct {
 /// whatever others are with it.
 bool is_small_matrix(std::int64_t depth, std::int64_t columns);
 
-/// Computes a product on this thread. One column of its b is_small_matrix.
+/// Computes a product on this thread. `b` may have any number of columns, each of which alone
+/// is_small_matrix.
 void multiply_small(const SmallProduct& of);
 
 /// A product of float32 by matrices that are not much larger; null for others, and where anything
