@@ -1,6 +1,8 @@
 #include "program/lowering.h"
 
+#include <map>
 #include <string>
+#include <tuple>
 #include <utility>
 
 #include "base/error.h"
@@ -18,6 +20,9 @@ using sharding::Range;
 using sharding::ReshardStep;
 using sharding::StepKind;
 
+/// How a dimension is split over the ranks of a group.
+using Splits = std::tuple<std::vector<int>, std::int64_t, std::vector<int>>;
+
 /// A rank's graph in the making.
 struct RankShard {
   const Program& program;
@@ -26,6 +31,9 @@ struct RankShard {
   Graph graph{};
   std::vector<ValueId> values{};  ///< by VersionId
   UniqueNames names{"#"};
+  /// What repeats in every layer, and has an entry for each rank of a group.
+  std::map<std::vector<int>, std::vector<int>> groups{};  ///< of this rank, by mesh axes
+  std::map<Splits, std::vector<std::int64_t>> extents{};  ///< by rank of the group
 
   std::vector<Range> ranges_of(VersionId id, int of_rank) const {
     const Version& version = program.versions[id];
@@ -68,14 +76,23 @@ Node step_node(const Instruction& instruction, const char* domain, RankShard& sh
   return {shard.names.take(name), "", domain, {shard.value_of(instruction.inputs[0])}, {made}, {}};
 }
 
+const std::vector<int>& group_of(const ReshardStep& step, RankShard& shard) {
+  const auto [known, is_new] = shard.groups.try_emplace(step.mesh_axes);
+  if (is_new) known->second = shard.program.mesh.group(shard.rank, step.mesh_axes);
+  return known->second;
+}
+
 /// The extent that each rank of the step's group has of a dimension of a version.
-std::vector<std::int64_t> extents(const ReshardStep& step, VersionId id, int dim,
-                                  const RankShard& shard) {
-  std::vector<std::int64_t> result;
-  for (const int member : shard.program.mesh.group(shard.rank, step.mesh_axes)) {
-    result.push_back(shard.ranges_of(id, member)[dim].size());
-  }
-  return result;
+const std::vector<std::int64_t>& extents(const ReshardStep& step, VersionId id, int dim,
+                                         RankShard& shard) {
+  const Version& version = shard.program.versions[id];
+  const std::int64_t whole = shard.program.graph.value(version.value).shape[dim];
+  const auto [known, is_new] =
+      shard.extents.try_emplace({version.spec.dims[dim], whole, step.mesh_axes});
+  if (is_new)
+    for (const int member : group_of(step, shard))
+      known->second.push_back(shard.ranges_of(id, member)[dim].size());
+  return known->second;
 }
 
 void append_operator(const Instruction& instruction, RankShard& shard) {
@@ -115,7 +132,7 @@ void append_collective(const Instruction& instruction, RankShard& shard) {
   const std::string reduce(name_of(step.reduce));
   const std::int64_t dim = step.dim;
   const std::int64_t index = shard.program.mesh.index_in_group(shard.rank, step.mesh_axes);
-  std::vector<int> group = shard.program.mesh.group(shard.rank, step.mesh_axes);
+  std::vector<int> group = group_of(step, shard);
   for (int& member : group) member += shard.first_rank;
   Node node = step_node(instruction, graph::collective_domain, shard);
   switch (step.kind) {
