@@ -79,4 +79,25 @@ void start_from_coarser(const PlanTask& task, Incumbent& incumbent) {
   if (start) incumbent.starts.push_back(std::move(*start));
 }
 
+std::optional<JointPlan> plan_on_one_axis(std::span<const Profile> profiles,
+                                          const SearchOptions& options) {
+  const sharding::DeviceMesh one_axis({profiles.front().cost->mesh().num_devices()});
+  const ProfilesOn coarsest(one_axis, profiles);
+  try {
+    PlanTask task{.profiles = coarsest.profiles,
+                  .options = options,
+                  .built = build_plan_problem(coarsest.profiles, options)};
+    const assignment::AssignmentProblem& problem = task.built.problem;
+    if (!assignment::may_be_within_limits(problem)) return std::nullopt;
+    const auto choice = choose_recursively(task.built, problem, task.mesh());
+    Incumbent best;
+    if (choice) consider(task, *choice, best);
+    if (best.choice.empty()) return std::nullopt;
+    const assignment::Cost bound = bound_of_operators(task);
+    return answer_of(std::move(task), std::move(best), bound);
+  } catch (const NothingFits&) {
+    return std::nullopt;
+  }
+}
+
 }  // namespace autopar::search

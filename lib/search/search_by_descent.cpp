@@ -3,13 +3,14 @@
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
-#include <map>
 #include <optional>
+#include <set>
 #include <utility>
 #include <vector>
 
 #include "search/coarse_plan.h"
 #include "search/descent_steps.h"
+#include "search/first_plans.h"
 #include "search/operator_bound.h"
 #include "search/operator_strategies.h"
 #include "search/plan_task.h"
@@ -23,11 +24,13 @@ namespace {
 constexpr int fewest_axes = 3;
 /// Seconds to build a problem, by pair of strategies of two neighbours, seen on an ordinary core.
 constexpr double build_seconds_a_pair = 3e-6;
+/// The same for a quick method to go through it, by pair of all, of many layers too.
+constexpr double quick_seconds_a_pair = 8e-7;
 /// Beyond, pricing all strategies to count them would itself take long.
 constexpr int most_axes_to_count = 3;
 /// Another axis has been seen to multiply the pairs by so much.
 constexpr double growth_an_axis = 20;
-/// The part of the time that building may take: what is left makes plans good.
+/// The part of the time that building may take, and a quick method: what is left makes plans good.
 constexpr double most_to_build = 0.1;
 /// The part of the time for a plan on a coarser mesh, where steps follow, and the seconds that it
 /// has at least, if there are as many.
@@ -37,6 +40,8 @@ constexpr double least_seconds_of_coarser = 1;
 /// its forms.
 constexpr double share_of_relaxation = 0.3;
 constexpr double share_of_forms = 0.4;
+/// A search on a coarser mesh takes at least so many times what a quick plan on one axis does.
+constexpr double least_times_of_one_axis = 3;
 /// Where the forms' best plan is further above the bound, as a part of it, a coarser mesh may have
 /// a cheaper one to begin with.
 constexpr double small_gap = 0.1;
@@ -60,43 +65,54 @@ ProfilesOn coarser_of(std::span<const Profile> fine) {
   return {next_coarser(mesh_of(fine), fine.front().cost->device()), fine};
 }
 
-/// Pairs of strategies of operators that are neighbours, alike ones once.
-double pairs_of_strategies(const Profile& profile) {
+/// Pairs of strategies of operators that are neighbours.
+struct StrategyPairs {
+  double all = 0;
+  double different = 0;  ///< alike ones once
+};
+
+StrategyPairs pairs_of_strategies(const Profile& profile) {
   const graph::Graph& graph = profile.stage->graph;
   const std::vector<Pin> no_pins;
   const Pins pins(no_pins, graph);
   StrategyTable table(graph, *profile.cost, pins);
   const std::vector<graph::NodeId> producers = graph::producers(graph);
-  std::map<std::pair<const void*, const void*>, double> pairs;
+  StrategyPairs pairs;
+  std::set<std::pair<const void*, const void*>> known;
   for (std::size_t id = 0; id < graph.nodes.size(); ++id) {
     const auto reader = table.of(static_cast<graph::NodeId>(id));
     for (const graph::ValueId input : graph.nodes[id].inputs) {
       if (input == graph::no_value || producers[input] == graph::no_node) continue;
       const auto producer = table.of(producers[input]);
-      pairs[{producer.get(), reader.get()}] =
-          static_cast<double>(producer->choices.size() * reader->choices.size());
+      const auto count = static_cast<double>(producer->choices.size() * reader->choices.size());
+      pairs.all += count;
+      if (known.emplace(producer.get(), reader.get()).second) pairs.different += count;
     }
   }
-  double sum = 0;
-  for (const auto& [lists, count] : pairs) sum += count;
-  return sum;
+  return pairs;
 }
 
-double seconds_to_build(std::span<const Profile> profiles) {
+/// What the method takes before it has a problem to improve: an exact one builds it, a quick one
+/// goes through all of it.
+double seconds_of_problem(std::span<const Profile> profiles, SearchMethod method) {
   if (mesh_of(profiles).num_axes() > most_axes_to_count)
-    return growth_an_axis * seconds_to_build(coarser_of(profiles).profiles);
+    return growth_an_axis * seconds_of_problem(coarser_of(profiles).profiles, method);
   const Stopwatch passed;
   const ThreadStopwatch on_core;
-  double pairs = 0;
-  for (const Profile& profile : profiles) pairs += pairs_of_strategies(profile);
+  double seconds = 0;
+  for (const Profile& profile : profiles) {
+    const StrategyPairs pairs = pairs_of_strategies(profile);
+    seconds += build_seconds_a_pair * pairs.different;
+    if (method != SearchMethod::ilp) seconds += quick_seconds_a_pair * pairs.all;
+  }
   const double slowdown = passed.seconds() / std::max(least_timed, on_core.seconds());
-  return std::max(1.0, slowdown) * build_seconds_a_pair * pairs;
+  return std::max(1.0, slowdown) * seconds;
 }
 
 /// The plan of a coarser mesh that is small enough to be searched, or near whose plans there are
-/// steps.
+/// steps. `known`: a plan on one axis, or null.
 JointPlan plan_on_coarser(const Stopwatch& stopwatch, std::span<const Profile> profiles,
-                          const SearchOptions& options) {
+                          const SearchOptions& options, const JointPlan* known) {
   const cost::DeviceModel& device = profiles.front().cost->device();
   sharding::DeviceMesh mesh = next_coarser(mesh_of(profiles), device);
   while (mesh.num_axes() > most_axes_of_descent) mesh = next_coarser(mesh, device);
@@ -104,17 +120,24 @@ JointPlan plan_on_coarser(const Stopwatch& stopwatch, std::span<const Profile> p
   of_coarser.warns = false;
   const double left = std::max(0.0, options.time_limit_seconds - stopwatch.seconds());
   of_coarser.time_limit_seconds =
-      has_steps(profiles)
+      options.method == SearchMethod::ilp && has_steps(profiles)
           ? std::max(share_of_coarser * left, std::min(least_seconds_of_coarser, left))
           : left;
-  return search_plan(ProfilesOn(mesh, profiles).profiles, of_coarser);
+  // On fewer axes the search finds a better start than that by itself.
+  if (mesh.num_axes() < fewest_axes) known = nullptr;
+  return search_plan(ProfilesOn(mesh, profiles).profiles, of_coarser, known);
 }
 
-/// The cheaper of the plan and what is found on a coarser mesh.
+/// The cheaper of the plan and what is found on a coarser mesh, if there is time. `known`: as
+/// above.
 JointPlan or_coarser(const Stopwatch& stopwatch, std::span<const Profile> profiles,
-                     const SearchOptions& options, JointPlan plan) {
+                     const SearchOptions& options, const JointPlan* known, JointPlan plan) {
+  // A search may end a tenth of the limit and a second behind it.
+  const double seconds_to_end = 1.1 * options.time_limit_seconds + 1 - stopwatch.seconds();
+  if (known != nullptr && seconds_to_end < least_times_of_one_axis * known->report.search_seconds)
+    return plan;
   try {
-    JointPlan coarse = plan_on_coarser(stopwatch, profiles, options);
+    JointPlan coarse = plan_on_coarser(stopwatch, profiles, options, known);
     if (coarse.predicted.cost_seconds < plan.predicted.cost_seconds) return coarse;
   } catch (const NothingFits&) {
   }
@@ -127,21 +150,51 @@ struct Beginning {
   double lower_bound_seconds = 0;  ///< of the relaxation; 0 without one
 };
 
+Relaxation relax_if_symmetric(const Stopwatch& stopwatch, std::span<const Profile> profiles,
+                              const SearchOptions& options) {
+  if (!has_symmetry(profiles, options) || mesh_of(profiles).num_axes() > most_axes_of_relaxation)
+    return {};
+  return relax_symmetry(stopwatch, profiles, options, share_of_relaxation);
+}
+
+/// What a quick method finds, which takes no steps.
+Beginning find_quickly(const Stopwatch& stopwatch, std::span<const Profile> profiles,
+                       const SearchOptions& options) {
+  SearchOptions without_bound = options;  // that of a coarser mesh says nothing of this one
+  without_bound.bound = false;
+  Beginning found{plan_on_coarser(stopwatch, profiles, without_bound, nullptr)};
+  if (options.bound)
+    found.lower_bound_seconds =
+        relax_if_symmetric(stopwatch, profiles, options).lower_bound_seconds;
+  return found;
+}
+
+/// The plan if it is cheaper, or all there is.
+void improve(std::optional<JointPlan>& best, std::optional<JointPlan> plan) {
+  if (plan && (!best || plan->predicted.cost_seconds < best->predicted.cost_seconds))
+    best = std::move(plan);
+}
+
 /// `coarser`: a plan of the mesh or a coarser one, or null.
 Beginning begin(const Stopwatch& stopwatch, std::span<const Profile> profiles,
                 const SearchOptions& options, const JointPlan* coarser) {
+  std::optional<JointPlan> known;
   if (coarser != nullptr && runs_between(coarser->plans.front().mesh, mesh_of(profiles)))
-    return {*coarser};
+    known = *coarser;
+  if (known && known->plans.front().mesh.num_axes() > 1) return {*std::move(known)};
+  if (!known) known = plan_on_one_axis(profiles, options);
+  const JointPlan* const on_one_axis = known ? &*known : nullptr;
+  const Relaxation relaxed = relax_if_symmetric(stopwatch, profiles, options);
   std::optional<JointPlan> best;
-  Relaxation relaxed;
-  if (has_symmetry(profiles, options) && mesh_of(profiles).num_axes() <= most_axes_of_relaxation)
-    relaxed = relax_symmetry(stopwatch, profiles, options, share_of_relaxation);
   if (has_steps(profiles) && !relaxed.forms.empty())
     best = best_of_forms(stopwatch, profiles, options, share_of_forms, relaxed.forms);
+  const bool is_near_bound =
+      best && best->predicted.cost_seconds <= (1 + small_gap) * relaxed.lower_bound_seconds;
+  improve(best, known);
   if (!best)
-    best = plan_on_coarser(stopwatch, profiles, options);
-  else if (best->predicted.cost_seconds > (1 + small_gap) * relaxed.lower_bound_seconds)
-    best = or_coarser(stopwatch, profiles, options, *std::move(best));
+    best = plan_on_coarser(stopwatch, profiles, options, nullptr);
+  else if (!is_near_bound)
+    best = or_coarser(stopwatch, profiles, options, on_one_axis, *std::move(best));
   return {*std::move(best), relaxed.lower_bound_seconds};
 }
 
@@ -152,7 +205,7 @@ bool is_too_large_to_build(std::span<const Profile> profiles, const SearchOption
       profiles, [](const Profile& profile) { return profile.stage->received.empty(); });
   if (mesh_of(profiles).num_axes() < fewest_axes || !is_one_mesh || !options.pins.empty())
     return false;
-  return seconds_to_build(profiles) > most_to_build * options.time_limit_seconds;
+  return seconds_of_problem(profiles, options.method) > most_to_build * options.time_limit_seconds;
 }
 
 JointPlan search_by_descent(const Stopwatch& stopwatch, std::span<const Profile> profiles,
@@ -160,8 +213,11 @@ JointPlan search_by_descent(const Stopwatch& stopwatch, std::span<const Profile>
   const sharding::DeviceMesh& mesh = mesh_of(profiles);
   if (options.warns)
     for (const Profile& profile : profiles) warn_of_missing_rules(profile.stage->graph);
-  auto [best, relaxed_seconds] = begin(stopwatch, profiles, options, coarser);
-  if (has_steps(profiles)) best = descend(stopwatch, profiles, options, std::move(best));
+  const bool is_exact = options.method == SearchMethod::ilp;
+  auto [best, relaxed_seconds] = is_exact ? begin(stopwatch, profiles, options, coarser)
+                                          : find_quickly(stopwatch, profiles, options);
+  if (is_exact && has_steps(profiles))
+    best = descend(stopwatch, profiles, options, std::move(best));
   const sharding::DeviceMesh& found = best.plans.front().mesh;
   if (options.warns && found != mesh)
     spdlog::warn("mesh {} takes too long to search: the plan is one of {}", to_string(mesh),

@@ -9,6 +9,7 @@
 #include "base/interruption.h"
 #include "base/stopwatch.h"
 #include "search/coarse_plan.h"
+#include "search/first_plans.h"
 #include "search/mesh_order.h"
 #include "search/operator_bound.h"
 #include "search/search_by_descent.h"
@@ -29,12 +30,22 @@ struct Round {
   double share_of_one;
 };
 constexpr Round rounds[] = {{2, 0.3, 0}, {3, 0.6, 0.5}, {4, 0.9, 0.8}};
-/// A mesh of so many axes gets this part of the time left.
+/// Meshes of so many axes are searched before all others, where meshes are too large to search to
+/// the end, in this part of the time left.
 struct Rung {
   int axes;
   double share;
 };
-constexpr Rung rungs[] = {{2, 0.1}, {3, 0.2}, {most_axes_of_descent, 0.9}};
+constexpr Rung rungs[] = {{1, 0.1}, {2, 0.1}, {3, 0.2}, {most_axes_of_descent, 1}};
+constexpr double share_of_last_rung = 0.9;
+/// The last one where there is no time for steps on many axes, and the part of the time left for
+/// it: then others are to be tried, too.
+constexpr int most_axes_in_short_time = 3;
+constexpr double share_in_short_time = 0.75;
+/// The finest mesh is searched before all others where it has no more axes.
+constexpr int most_axes_at_once = 4;
+/// A search takes at least so many times what the recursive plan on one axis does.
+constexpr double least_times_of_quick = 3;
 /// What a mesh has for its first search at least, and another search later on, as parts of all
 /// time.
 constexpr double least_share_at_first = 1.0 / 15;
@@ -126,7 +137,7 @@ struct MeshSearches {
   }
 
   const sharding::DeviceMesh& mesh(std::size_t i) const { return mesh_of(meshes[i]); }
-  double best_seconds() const { return best ? *trials[*best].cost_seconds : infinity; }
+  double best_seconds() const { return best ? plans[*best]->predicted.cost_seconds : infinity; }
 
   /// The cheapest plan that mesh i can begin with, of a coarser mesh or its own; null if none.
   const JointPlan* start_of(std::size_t i) const {
@@ -144,7 +155,10 @@ struct MeshSearches {
     if (best_seconds() <= bounds[i] || (was_interrupted() && best)) return false;
     SearchOptions own = options;
     own.time_limit_seconds = seconds;
-    return mesh(i).num_axes() <= most_axes_of_descent || !is_too_large_to_build(meshes[i], own);
+    // What would be the plan of a coarser mesh is found on that.
+    const bool has_steps =
+        options.method == SearchMethod::ilp && mesh(i).num_axes() <= most_axes_of_descent;
+    return has_steps || !is_too_large_to_build(meshes[i], own);
   }
 
   double seconds_left(double share) const {
@@ -156,34 +170,76 @@ struct MeshSearches {
         meshes, {}, [](const Profiles& profiles) { return mesh_of(profiles).num_axes(); });
   }
 
-  /// The bound of the finest mesh is one for all that it refines, where links are alike.
-  void bound_by_relaxation() {
+  /// Where meshes are too large to search to the end, and the time limit may be short for them, a
+  /// plan is there at once.
+  void start_quickly() {
+    if (options.method != SearchMethod::ilp || !is_too_large_to_build(finest(), options)) return;
+    auto quick = plan_on_one_axis(meshes.front(), options);
+    if (quick) keep(0, *std::move(quick));
+  }
+
+  /// Whether the bound of the finest mesh is one for all that it refines.
+  bool has_like_links() const {
     const cost::DeviceModel& device = finest().front().cost->device();
-    const bool has_like_links = device.links.size() == 1 || device.gpus_per_node > 0;
-    if (!has_like_links || !has_symmetry(finest(), options) ||
+    return device.links.size() == 1 || device.gpus_per_node > 0;
+  }
+
+  /// No plan takes less on the finest mesh, nor on any that it refines.
+  void bound_all(double seconds) {
+    for (std::size_t i = 0; i < meshes.size(); ++i) {
+      if (!runs_between(mesh(i), mesh_of(finest()))) continue;
+      bounds[i] = std::max(bounds[i], seconds);
+      trials[i].lower_bound_seconds = std::max(trials[i].lower_bound_seconds, seconds);
+    }
+  }
+
+  void bound_by_relaxation() {
+    if (options.method != SearchMethod::ilp && !options.bound) return;
+    if (!has_like_links() || !has_symmetry(finest(), options) ||
         mesh_of(finest()).num_axes() > most_axes_of_relaxation ||
         !is_too_large_to_build(finest(), options))
       return;
     const Relaxation relaxed = relax_symmetry(stopwatch, finest(), options, share_of_relaxation);
     is_relaxed = relaxed.lower_bound_seconds > 0;
-    for (std::size_t i = 0; i < meshes.size(); ++i) {
-      if (!runs_between(mesh(i), mesh_of(finest()))) continue;
-      bounds[i] = std::max(bounds[i], relaxed.lower_bound_seconds);
-      trials[i].lower_bound_seconds = bounds[i];
-    }
+    bound_all(relaxed.lower_bound_seconds);
+  }
+
+  /// Searches the finest mesh at once where the best plan mostly is one of its relaxation's forms.
+  /// Whether it did.
+  bool search_finest() {
+    if (!best || mesh_of(finest()).num_axes() > most_axes_at_once || !has_like_links() ||
+        !has_symmetry(finest(), options))
+      return false;
+    const auto i = static_cast<std::size_t>(&finest() - meshes.data());
+    search(i, share_of_last_rung * seconds_left(1));
+    if (plans[i] && plans[i]->report.bound_is_searched) bound_all(trials[i].lower_bound_seconds);
+    return true;
   }
 
   /// One mesh of each rung after the other, each beginning with the plan of the one before. A plan
-  /// of a coarser mesh is one of any that refines it, so that the last one matters most. Where
-  /// there was no time for a relaxation, there is none for steps on many axes.
+  /// of a coarser mesh is one of any that refines it, so that the last one matters most.
   void climb() {
-    if (!is_relaxed) return;
-    int below = 0;
+    if (!best && !is_relaxed) return;
+    const double least_seconds_of_search =
+        best ? least_times_of_quick * plans[*best]->report.search_seconds : 0;
+    const auto is_too_short = [&](const Rung& rung) {
+      return rung.share * seconds_left(1) < least_seconds_of_search;
+    };
+    const int finest_axes = mesh_of(finest()).num_axes();
+    int last = std::min(most_axes_of_descent, finest_axes);
+    double share_of_last = share_of_last_rung;
+    if (is_too_short(rungs[0]) || (finest_axes > last && !is_relaxed)) {
+      last = std::min(last, most_axes_in_short_time);
+      share_of_last = share_in_short_time;
+    }
     for (const Rung& rung : rungs) {
-      const int axes = std::min(rung.axes, mesh_of(finest()).num_axes());
-      if (axes <= std::exchange(below, axes)) return;
+      const bool is_last = rung.axes >= last;
+      if (!is_last && is_too_short(rung)) continue;
+      const int axes = std::min(rung.axes, last);
       const auto next = next_new_mesh(trials, {.fewest = axes, .most = axes});
-      if (next && !was_interrupted()) search(*next, rung.share * seconds_left(1));
+      const double share = is_last ? share_of_last : rung.share;
+      if (next && !was_interrupted()) search(*next, share * seconds_left(1));
+      if (is_last) return;
     }
   }
 
@@ -258,12 +314,18 @@ JointPlan search_meshes(std::span<const Profiles> meshes, const SearchOptions& o
   if (meshes.size() == 1) return search_plan(meshes.front(), options);
   const InterruptionGuard guard{SIGINT};  // Ctrl-C: the best mesh so far will do
   MeshSearches searches(meshes, options);
-  searches.bound_by_relaxation();
-  searches.climb();
+  searches.start_quickly();
+  if (!searches.search_finest()) {
+    searches.bound_by_relaxation();
+    searches.climb();
+  }
   for (const Round& round : rounds) searches.search_new(round);
-  if (searches.best) searches.search_again(1);
+  if (searches.best && options.method == SearchMethod::ilp) searches.search_again(1);
   searches.search_new({static_cast<int>(sharding::DeviceMesh::max_axes), 1, 0});
   if (!searches.best) refuse(searches.refusal, searches.trials);
+  MeshTrial& of_best = searches.trials[*searches.best];
+  of_best.cost_seconds = searches.best_seconds();
+  of_best.refusal.clear();
   const double bound =
       std::ranges::min(searches.trials, {}, &MeshTrial::lower_bound_seconds).lower_bound_seconds;
   JointPlan& best = *searches.plans[*searches.best];

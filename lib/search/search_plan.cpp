@@ -292,7 +292,11 @@ JointPlan solve(PlanTask task) {
   return answer_of(std::move(task), std::move(best), lower_bound);
 }
 
-/// GLPK is handed the whole problem else, or a quick method it.
+/// GLPK is to have the whole problem.
+bool is_for_glpk(const SearchOptions& options) {
+  return options.method == SearchMethod::ilp && !options.presolve;
+}
+
 bool is_exact(const SearchOptions& options) {
   return options.method == SearchMethod::ilp && options.presolve;
 }
@@ -356,7 +360,7 @@ JointPlan search_plan(std::span<const Profile> profiles, const SearchOptions& op
   const InterruptionGuard guard{SIGINT};  // Ctrl-C: the best plan so far will do
   const Stopwatch stopwatch;
   const bool is_near = !profiles.front().near.plans.empty();
-  if (is_exact(options) && !is_near && is_too_large_to_build(profiles, options))
+  if (!is_for_glpk(options) && !is_near && is_too_large_to_build(profiles, options))
     return search_by_descent(stopwatch, profiles, options, coarser);
   SearchAtRest at_rest;
   try {

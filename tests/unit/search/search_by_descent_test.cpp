@@ -5,6 +5,7 @@
 
 #include "program/memory_prediction.h"
 #include "program/pipeline_program.h"
+#include "search/first_plans.h"
 #include "unit/program/random_graph.h"
 #include "unit/search/plan_pricing.h"
 
@@ -112,6 +113,47 @@ TEST_CASE("on six axes the plan found by descent is one of a coarser mesh") {
   const search::JointPlan found = descend_on(graph, model_of("2x2x2x2x2x2"), options);
   CHECK(found.plans.front().mesh.num_axes() == 5);
   CHECK(found.plans.front().mesh.num_devices() == 64);
+}
+
+TEST_CASE("where there is no time at all the plan is no worse than the recursive one") {
+  Random random(8);
+  for (int round = 0; round < 5; ++round) {
+    const graph::Graph graph = RandomGraph(random).grow(pick(random, 3, 6));
+    search::SearchOptions options = within("fair");
+    options.warns = false;
+    const search::JointPlan on_one_axis = [&] {
+      const graph::StageGraph stage = graph::whole_stage(graph);
+      const cost::CostModel cost = model_of("2x2x2x2");
+      const search::Profile profile{.stage = &stage, .cost = &cost};
+      return *search::plan_on_one_axis({&profile, 1}, options);
+    }();
+    options.time_limit_seconds = 0;
+    const search::JointPlan found = descend_on(graph, model_of("2x2x2x2"), options);
+    CHECK(found.predicted.cost_seconds <= on_one_axis.predicted.cost_seconds);
+    CHECK(found.report.lower_bound_seconds <= found.predicted.cost_seconds);
+  }
+}
+
+TEST_CASE("quick methods leave meshes whose problems are too large to coarser ones") {
+  Random random(9);
+  const graph::Graph graph = RandomGraph(random).grow(5);
+  for (const auto method : {search::SearchMethod::recursive, search::SearchMethod::propagation}) {
+    search::SearchOptions options = within("fair");
+    options.warns = false;
+    options.method = method;
+    const search::SolvedPlan fine = search_plan(graph, model_of("2x2x2"), options);
+    CHECK(fine.plan.mesh.num_axes() == 3);
+    options.time_limit_seconds = 1e-9;
+    options.bound = true;
+    const search::SolvedPlan coarse = search_plan(graph, model_of("2x2x2"), options);
+    CHECK(coarse.plan.mesh.num_axes() == 2);
+    CHECK(coarse.plan.mesh.num_devices() == 8);
+    CHECK(can_run(graph, coarse.plan));
+    CHECK(coarse.report.method == method);
+    // The bound is one of the mesh that was asked for, not of the coarser one.
+    const search::SolvedPlan best = search_plan(graph, model_of("2x2x2"), within("fair"));
+    CHECK(coarse.report.lower_bound_seconds <= best.plan.predicted.cost_seconds * (1 + 1e-9));
+  }
 }
 
 TEST_CASE("a problem is too large where building it takes much of the time limit") {

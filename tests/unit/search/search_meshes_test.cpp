@@ -126,6 +126,23 @@ TEST_CASE("a mesh that there was no time for keeps an optimum from being proven"
   CHECK(plan_report.lower_bound_seconds > 0);
 }
 
+TEST_CASE("without time the plan over many meshes is no worse than the recursive one") {
+  Random random(7);
+  for (int round = 0; round < 5; ++round) {
+    const graph::Graph graph = RandomGraph(random).grow(pick(random, 3, 6));
+    const cost::DeviceModel device = cost::load_device_model("h200");
+    const auto meshes = all_meshes(16, device);
+    search::SearchOptions options = within("fair");
+    options.method = search::SearchMethod::recursive;
+    const search::SolvedPlan quick = search_plan(graph, meshes.front(), options);
+    options.method = search::SearchMethod::ilp;
+    options.time_limit_seconds = 0;
+    const search::SolvedPlan found = search_meshes(graph, meshes, options);
+    CHECK(found.plan.predicted.cost_seconds <= quick.plan.predicted.cost_seconds);
+    CHECK(found.report.lower_bound_seconds <= found.plan.predicted.cost_seconds);
+  }
+}
+
 TEST_CASE("where nothing fits on any mesh, the error names the least memory of all") {
   const graph::Graph graph = product(3);
   const auto meshes = all_meshes(8, cost::load_device_model("h200"));
