@@ -1,7 +1,5 @@
 #include "search/search_by_descent.h"
 
-#include <spdlog/spdlog.h>
-
 #include <algorithm>
 #include <optional>
 #include <set>
@@ -218,10 +216,6 @@ JointPlan search_by_descent(const Stopwatch& stopwatch, std::span<const Profile>
                                           : find_quickly(stopwatch, profiles, options);
   if (is_exact && has_steps(profiles))
     best = descend(stopwatch, profiles, options, std::move(best));
-  const sharding::DeviceMesh& found = best.plans.front().mesh;
-  if (options.warns && found != mesh)
-    spdlog::warn("mesh {} takes too long to search: the plan is one of {}", to_string(mesh),
-                 to_string(found));
   const double bound = std::max(relaxed_seconds, least_seconds_on(mesh.num_devices(), profiles));
   best.report.lower_bound_seconds = std::min(bound, best.predicted.cost_seconds);
   best.report.proven_optimal = bound >= best.predicted.cost_seconds;

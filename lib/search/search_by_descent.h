@@ -23,8 +23,7 @@ bool is_too_large_to_build(std::span<const Profile> profiles, const SearchOption
 /// one). Steps of descent_steps.h follow. The bound is that of the relaxation; without one, as
 /// where it begins with `coarser` or no axes are symmetric, that of the operators alone. Where no
 /// step finds a plan, on more than most_axes_of_descent axes, and for a quick method, it is the
-/// plan of the coarser mesh, which is told. Throws NothingFits where that has none, proven of
-/// nothing.
+/// plan of the coarser mesh. Throws NothingFits where that has none, proven of nothing.
 JointPlan search_by_descent(const Stopwatch& stopwatch, std::span<const Profile> profiles,
                             const SearchOptions& options, const JointPlan* coarser);
 

@@ -1,5 +1,7 @@
 #include "search/search_meshes.h"
 
+#include <spdlog/spdlog.h>
+
 #include <algorithm>
 #include <exception>
 #include <limits>
@@ -299,6 +301,16 @@ struct MeshSearches {
   }
 };
 
+/// The one mesh that was asked for.
+JointPlan search_only(const Profiles& profiles, const SearchOptions& options) {
+  JointPlan solved = search_plan(profiles, options);
+  const sharding::DeviceMesh& found = solved.plans.front().mesh;
+  if (options.warns && found != mesh_of(profiles))
+    spdlog::warn("mesh {} takes too long to search: the plan is one of {}",
+                 to_string(mesh_of(profiles)), to_string(found));
+  return solved;
+}
+
 }  // namespace
 
 SolvedPlan search_meshes(const graph::Graph& graph, std::span<const cost::CostModel> meshes,
@@ -311,7 +323,7 @@ SolvedPlan search_meshes(const graph::Graph& graph, std::span<const cost::CostMo
 
 JointPlan search_meshes(std::span<const Profiles> meshes, const SearchOptions& options) {
   require(!meshes.empty(), "a search has a mesh");
-  if (meshes.size() == 1) return search_plan(meshes.front(), options);
+  if (meshes.size() == 1) return search_only(meshes.front(), options);
   const InterruptionGuard guard{SIGINT};  // Ctrl-C: the best mesh so far will do
   MeshSearches searches(meshes, options);
   searches.start_quickly();
