@@ -24,6 +24,9 @@ void consider_recursive(const PlanTask& task, Incumbent& incumbent);
 /// none.
 void start_from_coarser(const PlanTask& task, Incumbent& incumbent);
 
+/// A search on several axes takes at least so many times what plan_on_one_axis does.
+inline constexpr double least_times_of_one_axis = 3;
+
 /// What the recursive search finds with all devices on one axis, in a small part of a second for
 /// most models; nullopt where it finds nothing that fits.
 std::optional<JointPlan> plan_on_one_axis(std::span<const Profile> profiles,

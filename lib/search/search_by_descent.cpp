@@ -38,8 +38,6 @@ constexpr double least_seconds_of_coarser = 1;
 /// its forms.
 constexpr double share_of_relaxation = 0.3;
 constexpr double share_of_forms = 0.4;
-/// A search on a coarser mesh takes at least so many times what a quick plan on one axis does.
-constexpr double least_times_of_one_axis = 3;
 /// Where the forms' best plan is further above the bound, as a part of it, a coarser mesh may have
 /// a cheaper one to begin with.
 constexpr double small_gap = 0.1;

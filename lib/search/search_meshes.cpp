@@ -46,8 +46,6 @@ constexpr int most_axes_in_short_time = 3;
 constexpr double share_in_short_time = 0.75;
 /// The finest mesh is searched before all others where it has no more axes.
 constexpr int most_axes_at_once = 4;
-/// A search takes at least so many times what the recursive plan on one axis does.
-constexpr double least_times_of_quick = 3;
 /// What a mesh has for its first search at least, and another search later on, as parts of all
 /// time.
 constexpr double least_share_at_first = 1.0 / 15;
@@ -223,7 +221,7 @@ struct MeshSearches {
   void climb() {
     if (!best && !is_relaxed) return;
     const double least_seconds_of_search =
-        best ? least_times_of_quick * plans[*best]->report.search_seconds : 0;
+        best ? least_times_of_one_axis * plans[*best]->report.search_seconds : 0;
     const auto is_too_short = [&](const Rung& rung) {
       return rung.share * seconds_left(1) < least_seconds_of_search;
     };

@@ -115,22 +115,34 @@ TEST_CASE("on six axes the plan found by descent is one of a coarser mesh") {
   CHECK(found.plans.front().mesh.num_devices() == 64);
 }
 
-TEST_CASE("where there is no time at all the plan is no worse than the recursive one") {
+TEST_CASE("where nothing else fits in time the plan is the recursive one on one axis") {
   Random random(8);
   for (int round = 0; round < 5; ++round) {
     const graph::Graph graph = RandomGraph(random).grow(pick(random, 3, 6));
+    const graph::StageGraph stage = graph::whole_stage(graph);
+    const cost::CostModel cost = model_of("2x2x2x2");
+    const search::Profile profile{.stage = &stage, .cost = &cost};
     search::SearchOptions options = within("fair");
     options.warns = false;
-    const search::JointPlan on_one_axis = [&] {
-      const graph::StageGraph stage = graph::whole_stage(graph);
-      const cost::CostModel cost = model_of("2x2x2x2");
-      const search::Profile profile{.stage = &stage, .cost = &cost};
-      return *search::plan_on_one_axis({&profile, 1}, options);
-    }();
+    std::set<std::int64_t> known;
+    options.run_bytes = [&](const graph::Graph& shard, int microbatches) {
+      const std::int64_t bytes = program::most_run_bytes(shard, microbatches);
+      known.insert(bytes);
+      return bytes;
+    };
+    const auto on_one_axis = search::plan_on_one_axis({&profile, 1}, options);
+    REQUIRE(on_one_axis);
+    CHECK(on_one_axis->plans.front().mesh.num_axes() == 1);
+    // Shards of other sizes do not fit.
+    options.run_bytes = [&](const graph::Graph& shard, int microbatches) {
+      const std::int64_t bytes = program::most_run_bytes(shard, microbatches);
+      return known.contains(bytes) ? bytes : cost.device().memory_bytes;
+    };
     options.time_limit_seconds = 0;
-    const search::JointPlan found = descend_on(graph, model_of("2x2x2x2"), options);
-    CHECK(found.predicted.cost_seconds <= on_one_axis.predicted.cost_seconds);
+    const search::JointPlan found = descend_on(graph, cost, options);
+    CHECK(found.predicted.cost_seconds <= on_one_axis->predicted.cost_seconds);
     CHECK(found.report.lower_bound_seconds <= found.predicted.cost_seconds);
+    CHECK_FALSE(search::plan_on_one_axis({&profile, 1}, within("1B")));
   }
 }
 
