@@ -15,8 +15,8 @@ namespace {
 using sharding::AxisOrder;
 using sharding::ShardingRule;
 
-/// On up to so many mesh axes, which are mostly searched to the end, those that split one factor
-/// ascend: any order would double the strategies.
+/// In one problem on up to so many mesh axes, those that split one factor ascend: in any order its
+/// layers are no chains that elimination solves.
 constexpr int most_axes_that_ascend = 3;
 
 /// Sums of costs stay inside 64 bits.
@@ -181,12 +181,6 @@ void StrategyTable::drop_without_collectives(const graph::Node& node, const Shar
         node.name, only->name);
 }
 
-std::vector<const sharding::OpShardSpec*> StrategyTable::planned(graph::NodeId id) const {
-  std::vector<const sharding::OpShardSpec*> strategies;
-  for (const plan::Plan* plan : near_.plans) strategies.push_back(&plan->operators[id]);
-  return strategies;
-}
-
 std::vector<sharding::OpShardSpec> StrategyTable::choices_of(graph::NodeId id,
                                                              const ShardingRule& rule) const {
   const graph::Node& node = graph_.node(id);
@@ -194,11 +188,13 @@ std::vector<sharding::OpShardSpec> StrategyTable::choices_of(graph::NodeId id,
   if (symmetry_.chosen != nullptr)
     return sharding::op_shard_specs_like(graph_, node, rule, cost_.mesh(), partial,
                                          symmetry_.chosen->operators[id], symmetry_.axes);
+  if (near_.plan != nullptr) {
+    auto near = sharding::op_shard_specs_near(graph_, node, rule, cost_.mesh(), partial,
+                                              near_.plan->operators[id], near_.free_axes);
+    if (!near.empty()) return near;
+  }
   const bool is_any = pins_.is_pinned(node.name) || cost_.mesh().num_axes() > most_axes_that_ascend;
   const AxisOrder order = is_any ? AxisOrder::any : AxisOrder::ascending;
-  auto near = sharding::op_shard_specs_near(graph_, node, rule, cost_.mesh(), partial, planned(id),
-                                            near_.axes, order);
-  if (!near.empty()) return near;
   return sharding::enumerate_op_shard_specs(graph_, node, rule, cost_.mesh(), partial,
                                             symmetry_.axes, order);
 }
@@ -213,7 +209,7 @@ std::shared_ptr<const OperatorStrategies> StrategyTable::of(graph::NodeId id) {
   key += cost_.price_key(graph_, node);
   append(key, -3);
   if (pins_.is_pinned(node.name)) key += node.name;
-  for (const sharding::OpShardSpec* strategy : planned(id)) append_strategy(key, *strategy);
+  if (near_.plan != nullptr) append_strategy(key, near_.plan->operators[id]);
   if (symmetry_.chosen != nullptr) append_strategy(key, symmetry_.chosen->operators[id]);
   auto& made = made_[key];
   if (made) return made;

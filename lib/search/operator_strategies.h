@@ -42,8 +42,6 @@ class StrategyTable {
  private:
   std::vector<sharding::OpShardSpec> choices_of(graph::NodeId id,
                                                 const sharding::ShardingRule& rule) const;
-  /// The operator's strategies in the plans of the neighbourhood.
-  std::vector<const sharding::OpShardSpec*> planned(graph::NodeId id) const;
   void drop_without_collectives(const graph::Node& node, const sharding::ShardingRule& rule,
                                 std::vector<sharding::OpShardSpec>& choices);
 

@@ -155,12 +155,11 @@ struct StoredTensors {
   std::map<int, std::size_t> added{};           ///< by weight, its index in PlanProblem::stored
 };
 
-/// Those near the value's in the plans, or all where none is.
+/// Those near the value's in the plan, or all where none is.
 SpecList near_specs(const Neighbourhood& near, ValueId value, int num_axes, const SpecList& all) {
-  std::vector<const TensorShardSpec*> planned;
-  for (const plan::Plan* plan : near.plans) planned.push_back(&plan->stored.at(value));
+  if (near.plan == nullptr) return all;
   SpecList kept = all;
-  sharding::keep_near(kept, planned, num_axes, near.axes);
+  sharding::keep_near(kept, near.plan->stored.at(value), num_axes, near.free_axes);
   return kept.empty() ? all : kept;
 }
 

@@ -24,13 +24,13 @@ inline SharedPrices prices_or_own(SharedPrices prices, const cost::CostModel& co
   return prices ? std::move(prices) : std::make_shared<cost::ConnectionPrices>(cost);
 }
 
-/// Strategies that use all mesh axes but a few as those of some plan do. A problem of these alone
-/// is small on many axes, too, and its best plan is a step of descent from those plans: all
-/// operators may change at once, each on a few axes.
+/// Strategies that use all mesh axes but the free ones as those of a plan do, in any order of the
+/// axes that split one factor. A problem of these alone is small on many axes, too, and its best
+/// plan is a step of descent from that plan: all operators may change at once, each on free axes.
 struct Neighbourhood {
-  std::vector<const plan::Plan*> plans;  ///< of the graph, on the mesh; none: all strategies
-  int axes = 1;                          ///< so many may be used otherwise
-  SharedPrices prices{};                 ///< of the profile's cost model, known from other steps
+  const plan::Plan* plan = nullptr;  ///< of the graph, on the mesh; null: all strategies
+  std::vector<int> free_axes{};      ///< ascending; these may be used otherwise
+  SharedPrices prices{};             ///< of the profile's cost model, known from other steps
 };
 
 /// A relaxation of the search: which of symmetric axes a tensor uses is not told apart. Its

@@ -359,7 +359,7 @@ JointPlan search_plan(std::span<const Profile> profiles, const SearchOptions& op
                       const JointPlan* coarser) {
   const InterruptionGuard guard{SIGINT};  // Ctrl-C: the best plan so far will do
   const Stopwatch stopwatch;
-  const bool is_near = !profiles.front().near.plans.empty();
+  const bool is_near = profiles.front().near.plan != nullptr;
   if (!is_for_glpk(options) && !is_near && is_too_large_to_build(profiles, options))
     return search_by_descent(stopwatch, profiles, options, coarser);
   SearchAtRest at_rest;

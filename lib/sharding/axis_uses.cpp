@@ -1,6 +1,5 @@
 #include "sharding/axis_uses.h"
 
-#include <algorithm>
 #include <cstddef>
 #include <string>
 
@@ -41,34 +40,28 @@ AxisUses uses_of(const OpShardSpec& spec, int num_axes) {
   return uses;
 }
 
-int axes_used_otherwise(const AxisUses& a, const AxisUses& b) {
-  int count = 0;
-  for (std::size_t axis = 0; axis < a.size(); ++axis) count += a[axis] != b[axis];
-  return count;
-}
-
 template <typename Spec>
-void keep_near_plans(std::vector<Spec>& choices, std::span<const Spec* const> plans, int num_axes,
-                     int most) {
-  std::vector<AxisUses> planned;
-  for (const Spec* plan : plans) planned.push_back(uses_of(*plan, num_axes));
-  std::erase_if(choices, [&](const Spec& choice) {
-    const AxisUses uses = uses_of(choice, num_axes);
-    return std::ranges::none_of(
-        planned, [&](const AxisUses& plan) { return axes_used_otherwise(uses, plan) <= most; });
-  });
+void keep_near_plan(std::vector<Spec>& choices, const Spec& plan, int num_axes,
+                    std::span<const int> free) {
+  const auto uses_of_others = [&](const Spec& spec) {
+    AxisUses uses = uses_of(spec, num_axes);
+    for (const int axis : free) uses[axis].clear();
+    return uses;
+  };
+  const AxisUses planned = uses_of_others(plan);
+  std::erase_if(choices, [&](const Spec& choice) { return uses_of_others(choice) != planned; });
 }
 
 }  // namespace
 
-void keep_near(std::vector<OpShardSpec>& choices, std::span<const OpShardSpec* const> plans,
-               int num_axes, int most) {
-  keep_near_plans(choices, plans, num_axes, most);
+void keep_near(std::vector<OpShardSpec>& choices, const OpShardSpec& plan, int num_axes,
+               std::span<const int> free) {
+  keep_near_plan(choices, plan, num_axes, free);
 }
 
-void keep_near(std::vector<TensorShardSpec>& choices, std::span<const TensorShardSpec* const> plans,
-               int num_axes, int most) {
-  keep_near_plans(choices, plans, num_axes, most);
+void keep_near(std::vector<TensorShardSpec>& choices, const TensorShardSpec& plan, int num_axes,
+               std::span<const int> free) {
+  keep_near_plan(choices, plan, num_axes, free);
 }
 
 }  // namespace autopar::sharding

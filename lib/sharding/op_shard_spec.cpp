@@ -449,30 +449,6 @@ std::vector<int> targets_as_in(const OpShardSpec& plan, int axis, const std::vec
   return same;
 }
 
-/// The length of the longest sequence that both contain, maybe with gaps.
-std::size_t longest_common(const std::vector<int>& a, const std::vector<int>& b) {
-  std::vector<std::size_t> longest(b.size() + 1, 0);  // by end in b
-  for (const int axis : a)
-    for (std::size_t j = 0, before = 0; j < b.size(); ++j) {
-      const std::size_t without = longest[j + 1];
-      longest[j + 1] = axis == b[j] ? before + 1 : std::max(without, longest[j]);
-      before = without;
-    }
-  return longest.back();
-}
-
-/// How many axes must be taken out for the others to split the same factors in the same order.
-int moved_axes(const FactorAxes& a, const FactorAxes& b) {
-  std::set<int> used;
-  std::size_t kept = 0;
-  for (std::size_t f = 0; f < a.size(); ++f) {
-    used.insert(a[f].begin(), a[f].end());
-    used.insert(b[f].begin(), b[f].end());
-    kept += longest_common(a[f], b[f]);
-  }
-  return static_cast<int>(used.size() - kept);
-}
-
 /// The axes of each factor, those that split it in the plan as there, and the others behind them.
 FactorAxes with_moved_last(FactorAxes axes, const FactorAxes& plan) {
   for (std::size_t f = 0; f < axes.size(); ++f) {
@@ -482,17 +458,10 @@ FactorAxes with_moved_last(FactorAxes axes, const FactorAxes& plan) {
   return axes;
 }
 
-/// Assignments that differ from the plan's on at most so many axes, from this axis on. `targets`:
-/// of the axes before, and as in the plan of the others.
-void add_near(AxisTargets targets, const AxisTargets& all, std::size_t axis, int most,
-              std::set<Assignment>& near) {
-  if (most == 0 || axis == targets.size()) {
-    for_each_assignment(targets, [&](const Assignment& target) { near.insert(target); });
-    return;
-  }
-  add_near(targets, all, axis + 1, most, near);
-  targets[axis] = all[axis];
-  add_near(std::move(targets), all, axis + 1, most - 1, near);
+/// The axes of each factor without this one.
+FactorAxes without(int axis, FactorAxes axes) {
+  for (std::vector<int>& of_factor : axes) std::erase(of_factor, axis);
+  return axes;
 }
 
 std::vector<OpShardSpec> enumerate_op_shard_specs(const ShardingRule& rule, const DeviceMesh& mesh,
@@ -525,32 +494,22 @@ std::vector<OpShardSpec> op_shard_specs_reading(const graph::Graph& graph, const
 
 std::vector<OpShardSpec> op_shard_specs_near(const graph::Graph& graph, const graph::Node& node,
                                              const ShardingRule& rule, const DeviceMesh& mesh,
-                                             const PartialUse& partial,
-                                             std::span<const OpShardSpec* const> plans, int most,
-                                             AxisOrder order) {
+                                             const PartialUse& partial, const OpShardSpec& plan,
+                                             std::span<const int> free) {
   const Enumeration enumeration(rule, mesh, output_shapes(graph, node), partial);
-  const AxisTargets all = enumeration.all();
-  std::set<Assignment> near;  // in the order in which all are enumerated
-  for (const OpShardSpec* plan : plans) {
-    AxisTargets planned;
-    for (int axis = 0; axis < mesh.num_axes(); ++axis)
-      planned.push_back(targets_as_in(*plan, axis, all[axis], enumeration));
-    add_near(std::move(planned), all, 0, most, near);
-  }
-  std::vector<OpShardSpec> choices;
+  AxisTargets targets = enumeration.all();
+  for (int axis = 0; axis < mesh.num_axes(); ++axis)
+    if (std::ranges::find(free, axis) == free.end())
+      targets[axis] = targets_as_in(plan, axis, targets[axis], enumeration);
   const auto is_near = [&](const FactorAxes& axes) {
-    return std::ranges::any_of(plans, [&](const OpShardSpec* plan) {
-      return most > 1 ? axes == with_moved_last(axes, plan->factor_axes)
-                      : moved_axes(axes, plan->factor_axes) <= most;
-    });
+    return free.size() == 1 ? without(free[0], axes) == without(free[0], plan.factor_axes)
+                            : axes == with_moved_last(axes, plan.factor_axes);
   };
-  for (const Assignment& target : near) {
-    if (order == AxisOrder::ascending)
-      enumeration.append(target, choices);
-    else
-      enumeration.append_orders(target, {}, is_near, choices);
-  }
-  keep_near(choices, plans, mesh.num_axes(), most);
+  std::vector<OpShardSpec> choices;
+  for_each_assignment(targets, [&](const Assignment& target) {
+    enumeration.append_orders(target, {}, is_near, choices);
+  });
+  keep_near(choices, plan, mesh.num_axes(), free);
   return choices;
 }
 

@@ -70,15 +70,13 @@ std::vector<OpShardSpec> op_shard_specs_reading(const graph::Graph& graph, const
                                                 const ShardingRule& rule, const DeviceMesh& mesh,
                                                 std::span<const TensorShardSpec> inputs);
 
-/// Those that use all mesh axes but at most `most` as one of the `plans` does: in the same places
-/// of factors, inputs and outputs. The others are not enumerated. In any order, axes that split a
-/// factor as in the plan stand in its order; another one may stand anywhere among them, several
-/// behind them.
+/// Those that use all mesh axes but the `free` ones as the plan does: in the same places of
+/// factors, inputs and outputs. The others are not enumerated. Axes that split a factor as in the
+/// plan stand in its order; a free one may stand anywhere among them, several behind them.
 std::vector<OpShardSpec> op_shard_specs_near(const graph::Graph& graph, const graph::Node& node,
                                              const ShardingRule& rule, const DeviceMesh& mesh,
-                                             const PartialUse& partial,
-                                             std::span<const OpShardSpec* const> plans, int most,
-                                             AxisOrder order);
+                                             const PartialUse& partial, const OpShardSpec& plan,
+                                             std::span<const int> free);
 
 /// Each tensor's canonical spec by itself: which axes two tensors share is lost.
 OpShardSpec canonical(OpShardSpec strategy, const SymmetricAxes& symmetric);

@@ -386,16 +386,12 @@ FactorAxes without(FactorAxes axes, int taken_out) {
   return axes;
 }
 
-/// Whether axes that split the same factors in both stand in one order, one moved axis aside where
-/// `most` is 1; where it is 2, whether all others stand behind those, ascending.
-bool is_in_order_of(const FactorAxes& plan, const FactorAxes& axes, int most, int num_axes) {
-  if (plan == axes) return true;
-  if (most == 1) {
-    for (int moved = 0; moved < num_axes; ++moved)
-      if (without(plan, moved) == without(axes, moved)) return true;
-    return false;
-  }
-  for (std::size_t f = 0; most == 2 && f < axes.size(); ++f) {
+/// Axes that split a factor as in the plan are in its order; a free one may stand anywhere, several
+/// stand behind.
+bool is_in_order_of(const FactorAxes& plan, const FactorAxes& axes, const std::vector<int>& free,
+                    int num_axes) {
+  if (free.size() == 1) return without(plan, free[0]) == without(axes, free[0]);
+  for (std::size_t f = 0; f < axes.size(); ++f) {
     std::vector<int> expected;
     for (const int axis : plan[f])
       if (splits(axes[f], axis)) expected.push_back(axis);
@@ -403,7 +399,7 @@ bool is_in_order_of(const FactorAxes& plan, const FactorAxes& axes, int most, in
       if (splits(axes[f], axis) && !splits(plan[f], axis)) expected.push_back(axis);
     if (axes[f] != expected) return false;
   }
-  return most == 2;
+  return true;
 }
 
 }  // namespace
@@ -451,33 +447,25 @@ TEST_CASE("axes that split one factor ascend, or come in every order once") {
   CHECK(more > 5);
 }
 
-TEST_CASE("strategies near those of plans are all that use few axes otherwise, in their order") {
+TEST_CASE("strategies near that of a plan are all that use free axes otherwise, in their order") {
+  const std::vector<std::vector<int>> frees = {{}, {0}, {2}, {0, 1}, {0, 2}, {0, 1, 2}};
   int fewer = 0;
   for_random_operators(15, [&](const auto& graph, const auto& node, const ShardingRule& rule,
                                const PartialUse& partial, auto& random) {
     const DeviceMesh mesh({2, 2, 2});
     const std::vector<OpShardSpec> all =
         enumerate_op_shard_specs(graph, node, rule, mesh, partial, {}, AxisOrder::any);
-    for (int most = 0; most <= 2; ++most) {
-      const OpShardSpec& first = autopar::any_of(random, all);
-      const OpShardSpec& second = autopar::any_of(random, all);
+    for (const std::vector<int>& free : frees) {
+      const OpShardSpec& plan = autopar::any_of(random, all);
       std::vector<OpShardSpec> expected;
       for (const OpShardSpec& each : all) {
-        const auto differences = [&](const OpShardSpec& plan) {
-          int count = 0;
-          for (int axis = 0; axis < 3; ++axis) count += !is_used_alike(each, plan, axis);
-          return count;
-        };
-        const auto is_in_order = [&](const OpShardSpec& plan) {
-          return is_in_order_of(plan.factor_axes, each.factor_axes, most, 3);
-        };
-        if (std::min(differences(first), differences(second)) <= most &&
-            (is_in_order(first) || is_in_order(second)))
-          expected.push_back(each);
+        bool is_near = is_in_order_of(plan.factor_axes, each.factor_axes, free, 3);
+        for (int axis = 0; axis < 3; ++axis)
+          is_near &= std::ranges::count(free, axis) > 0 || is_used_alike(each, plan, axis);
+        if (is_near) expected.push_back(each);
       }
-      const std::vector<const OpShardSpec*> plans{&first, &second};
-      CHECK(op_shard_specs_near(graph, node, rule, mesh, partial, plans, most, AxisOrder::any) ==
-            expected);
+      CAPTURE(node.op_type, free, to_string(plan));
+      CHECK(op_shard_specs_near(graph, node, rule, mesh, partial, plan, free) == expected);
       fewer += expected.size() < all.size();
     }
   });
