@@ -23,6 +23,16 @@ SearchOptions within_share(const SearchOptions& options, const Stopwatch& stopwa
   return own;
 }
 
+/// The symmetric ones; where none are, each axis by itself, and only its place in a dimension's
+/// order is not told apart.
+sharding::SymmetricAxes relaxed_axes(const cost::CostModel& cost) {
+  sharding::SymmetricAxes axes = symmetric_axes(cost);
+  if (!axes.empty()) return axes;
+  axes.resize(static_cast<std::size_t>(cost.mesh().num_axes()));
+  std::iota(axes.begin(), axes.end(), 0);
+  return axes;
+}
+
 /// `own` are the options of what is to be done with them.
 std::vector<Profile> with_symmetry(std::span<const Profile> profiles, const Stopwatch& stopwatch,
                                    const SearchOptions& own) {
@@ -30,7 +40,7 @@ std::vector<Profile> with_symmetry(std::span<const Profile> profiles, const Stop
   const TimeLimit limit(stopwatch, passed + share_of_building * (own.time_limit_seconds - passed));
   std::vector<Profile> relaxed(profiles.begin(), profiles.end());
   for (Profile& profile : relaxed)
-    profile.symmetry = {.axes = symmetric_axes(*profile.cost), .limit = limit};
+    profile.symmetry = {.axes = relaxed_axes(*profile.cost), .limit = limit};
   return relaxed;
 }
 

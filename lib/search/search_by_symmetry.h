@@ -24,7 +24,8 @@ struct Relaxation {
 };
 
 /// Solves the relaxation with memory at rest alone, in at most this share of the time left; 0 and
-/// no forms where it cannot be built by then.
+/// no forms where it cannot be built by then. Where no axes are symmetric, it does not tell their
+/// orders within a dimension apart.
 Relaxation relax_symmetry(const Stopwatch& stopwatch, std::span<const Profile> profiles,
                           const SearchOptions& options, double share);
 

@@ -27,6 +27,7 @@
 #include "search/quick_searches.h"
 #include "search/search_at_rest.h"
 #include "search/search_by_descent.h"
+#include "search/search_in_any_order.h"
 
 namespace autopar::search {
 
@@ -355,13 +356,8 @@ SolvedPlan only_plan(JointPlan found) {
           std::move(found.choice)};
 }
 
-JointPlan search_plan(std::span<const Profile> profiles, const SearchOptions& options,
-                      const JointPlan* coarser) {
-  const InterruptionGuard guard{SIGINT};  // Ctrl-C: the best plan so far will do
-  const Stopwatch stopwatch;
-  const bool is_near = profiles.front().near.plan != nullptr;
-  if (!is_for_glpk(options) && !is_near && is_too_large_to_build(profiles, options))
-    return search_by_descent(stopwatch, profiles, options, coarser);
+JointPlan search_whole_problem(const Stopwatch& stopwatch, std::span<const Profile> profiles,
+                               const SearchOptions& options, const JointPlan* coarser) {
   SearchAtRest at_rest;
   try {
     at_rest = search_large_at_rest(stopwatch, profiles, options, coarser);
@@ -380,6 +376,18 @@ JointPlan search_plan(std::span<const Profile> profiles, const SearchOptions& op
     const std::string more = what_stands_against(profiles, build_plan_problem(profiles, options));
     throw NothingFits(error.what() + more, error.least_bytes, error.is_proven);
   }
+}
+
+JointPlan search_plan(std::span<const Profile> profiles, const SearchOptions& options,
+                      const JointPlan* coarser) {
+  const InterruptionGuard guard{SIGINT};  // Ctrl-C: the best plan so far will do
+  const Stopwatch stopwatch;
+  const bool is_near = profiles.front().near.plan != nullptr;
+  if (!is_for_glpk(options) && !is_near && is_too_large_to_build(profiles, options))
+    return search_by_descent(stopwatch, profiles, options, coarser);
+  if (is_worth_any_order(profiles, options))
+    return search_in_any_order(stopwatch, profiles, options, coarser);
+  return search_whole_problem(stopwatch, profiles, options, coarser);
 }
 
 }  // namespace autopar::search

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/stopwatch.h"
 #include "cost/cost_model.h"
 #include "graph/graph.h"
 #include "graph/stage_graph.h"
@@ -63,5 +64,10 @@ SolvedPlan search_plan(const graph::Graph& graph, const cost::CostModel& cost,
 /// sharding::receive_specs, however small it is, and no pin is for it.
 SolvedPlan search_plan(const graph::StageGraph& stage, const cost::CostModel& cost,
                        const SearchOptions& options);
+
+/// The part of search_plan that solves one problem of all strategies, on up to three mesh axes of
+/// those whose axes ascend. The time limit is counted from the stopwatch's start.
+JointPlan search_whole_problem(const Stopwatch& stopwatch, std::span<const Profile> profiles,
+                               const SearchOptions& options, const JointPlan* coarser);
 
 }  // namespace autopar::search

@@ -40,6 +40,7 @@ TEST_CASE("no plan of the mesh or a coarser one costs less than without symmetri
     std::vector<const char*> coarser;
   };
   const Meshes meshes[] = {{"2x2", {"4"}},
+                           {"2x3", {"6"}},  // where orders alone are not told apart
                            {"2x2x2", {"8", "2x4", "4x2"}},
                            {"2x3x2", {"12", "2x6", "6x2"}},
                            {"2x2x2x2", {"16", "4x4", "2x8", "8x2", "2x4x2"}}};
@@ -51,7 +52,7 @@ TEST_CASE("no plan of the mesh or a coarser one costs less than without symmetri
     const auto& [fine, coarser] = meshes[round % std::size(meshes)];
     const Searched searched(graph, fine);
     const SearchOptions options = within("fair");
-    REQUIRE(has_symmetry(searched.profiles(), options));
+    CHECK(has_symmetry(searched.profiles(), options) == (std::string(fine) != "2x3"));
     const Relaxation relaxed = relax_symmetry(Stopwatch(), searched.profiles(), options, 1);
     CAPTURE(round, fine);
     for (const char* mesh : coarser) {
