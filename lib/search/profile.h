@@ -24,8 +24,8 @@ inline SharedPrices prices_or_own(SharedPrices prices, const cost::CostModel& co
   return prices ? std::move(prices) : std::make_shared<cost::ConnectionPrices>(cost);
 }
 
-/// Strategies that use all mesh axes but the free ones as those of a plan do, in any order of the
-/// axes that split one factor. A problem of these alone is small on many axes, too, and its best
+/// Strategies that use all mesh axes but the free ones as those of a plan do, in the orders of
+/// sharding::op_shard_specs_near. A problem of these alone is small on many axes, too, and its best
 /// plan is a step of descent from that plan: all operators may change at once, each on free axes.
 struct Neighbourhood {
   const plan::Plan* plan = nullptr;  ///< of the graph, on the mesh; null: all strategies

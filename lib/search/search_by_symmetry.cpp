@@ -15,14 +15,6 @@ namespace {
 /// many dimensions on many axes, would leave none to solve it, and be too large for memory, too.
 constexpr double share_of_building = 0.8;
 
-/// The options with a time limit that leaves the rest to others.
-SearchOptions within_share(const SearchOptions& options, const Stopwatch& stopwatch, double share) {
-  SearchOptions own = options;
-  const double passed = stopwatch.seconds();
-  own.time_limit_seconds = passed + share * std::max(0.0, options.time_limit_seconds - passed);
-  return own;
-}
-
 /// The symmetric ones; where none are, each axis by itself, and only its place in a dimension's
 /// order is not told apart.
 sharding::SymmetricAxes relaxed_axes(const cost::CostModel& cost) {

@@ -28,14 +28,6 @@ constexpr double share_of_whole_on_three = 0.5;
 /// The part of the time left for the steps, where a relaxation is still to follow.
 constexpr double share_of_steps = 0.6;
 
-/// Options that end a search when this share of the time left has passed.
-SearchOptions within(double share, const SearchOptions& options, const Stopwatch& stopwatch) {
-  SearchOptions own = options;
-  const double passed = stopwatch.seconds();
-  own.time_limit_seconds = passed + share * std::max(0.0, options.time_limit_seconds - passed);
-  return own;
-}
-
 /// What steps begin with, and what is known by then.
 struct Beginning {
   std::optional<JointPlan> plan{};
@@ -69,7 +61,7 @@ void consider_whole_problem(const Stopwatch& stopwatch, std::span<const Profile>
   const double share = is_on_three_axes(profiles) ? share_of_whole_on_three : share_of_whole_on_two;
   try {
     JointPlan whole =
-        search_whole_problem(stopwatch, profiles, within(share, options, stopwatch), coarser);
+        search_whole_problem(stopwatch, profiles, within_share(options, stopwatch, share), coarser);
     found.ascending_bound_seconds = whole.report.lower_bound_seconds;
     if (!found.plan || whole.predicted.cost_seconds < found.plan->predicted.cost_seconds)
       found.plan = std::move(whole);
@@ -112,7 +104,7 @@ JointPlan search_in_any_order(const Stopwatch& stopwatch, std::span<const Profil
   if (!found.plan) return search_whole_problem(stopwatch, profiles, options, coarser);
   const double share = found.bound_seconds > 0 ? 1 : share_of_steps;
   JointPlan best =
-      descend(stopwatch, profiles, within(share, options, stopwatch), *std::move(found.plan));
+      descend(stopwatch, profiles, within_share(options, stopwatch, share), *std::move(found.plan));
   return with_bound(stopwatch, profiles, options, found, std::move(best));
 }
 

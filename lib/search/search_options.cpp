@@ -1,5 +1,7 @@
 #include "search/search_options.h"
 
+#include <algorithm>
+
 #include "base/byte_size.h"
 #include "base/error.h"
 
@@ -14,6 +16,13 @@ MemoryPolicy MemoryPolicy::parse(const std::string& text) {
 
 std::int64_t limit_of(const MemoryPolicy& memory, const cost::DeviceModel& device) {
   return memory.kind == MemoryPolicy::Kind::bytes ? memory.bytes : device.memory_bytes;
+}
+
+SearchOptions within_share(const SearchOptions& options, const Stopwatch& stopwatch, double share) {
+  SearchOptions own = options;
+  const double passed = stopwatch.seconds();
+  own.time_limit_seconds = passed + share * std::max(0.0, options.time_limit_seconds - passed);
+  return own;
 }
 
 }  // namespace autopar::search

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "base/stopwatch.h"
 #include "cost/device_model.h"
 #include "program/memory_prediction.h"
 #include "search/partial_flow.h"
@@ -48,5 +49,9 @@ struct SearchOptions {
   int threads = 0;               ///< 0: as many as the machine has
   bool warns = true;             ///< of operators without a rule, and of an interruption
 };
+
+/// The options with a time limit that ends when this share of the time left has passed. Time is
+/// counted from the stopwatch's start.
+SearchOptions within_share(const SearchOptions& options, const Stopwatch& stopwatch, double share);
 
 }  // namespace autopar::search

@@ -5,6 +5,7 @@
 
 #include "program/memory_prediction.h"
 #include "program/pipeline_program.h"
+#include "search/descent_steps.h"
 #include "search/first_plans.h"
 #include "unit/program/random_graph.h"
 #include "unit/search/plan_pricing.h"
@@ -53,6 +54,28 @@ TEST_CASE("a plan found by descent can run, costs what is said, and is near the 
     all_least += least;
   }
   CHECK(all_found < 1.02 * all_least);
+}
+
+TEST_CASE("no plan that uses two axes otherwise is cheaper than the last one of descent") {
+  Random random(19);
+  for (int round = 0; round < 60; ++round) {
+    const graph::Graph graph = RandomGraph(random).grow(pick(random, 6, 12));
+    const graph::StageGraph stage = graph::whole_stage(graph);
+    const cost::CostModel cost = model_of("2x3x2");
+    const search::Profile profile{.stage = &stage, .cost = &cost};
+    auto start = search::plan_on_one_axis({&profile, 1}, within("fair"));
+    REQUIRE(start);
+    const search::JointPlan found =
+        search::descend(Stopwatch(), {&profile, 1}, within("fair"), *std::move(start));
+    for (const std::vector<int>& axes : {std::vector{0, 1}, {0, 2}, {1, 2}}) {
+      const search::Profile near{.stage = &stage,
+                                 .cost = &cost,
+                                 .near = {.plan = &found.plans.front(), .free_axes = axes}};
+      const search::JointPlan other = search_plan({&near, 1}, within("fair"));
+      CAPTURE(round, axes.front(), axes.back());
+      CHECK(other.predicted.cost_seconds >= found.predicted.cost_seconds * (1 - 1e-4));
+    }
+  }
 }
 
 TEST_CASE("a plan found by descent has the peak of its shards, however steps count memory") {
