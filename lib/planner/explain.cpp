@@ -151,9 +151,11 @@ std::string explain(const Model& model, const PlanOptions& options, const std::s
     nodes.emplace_back(p, search::find_operator(graph, op));
   }
   const FittedProfiles profiles(loaded, setup.meshes);
-  const search::JointPlan solved = find_joint_plan(loaded, setup, profiles, options.progress);
+  search::JointPlan found = find_joint_plan(loaded, setup, profiles, options.progress);
   // The plan may be of a coarser mesh than any that was given.
-  const search::ProfilesOn searched(solved.plans.front().mesh, profiles.meshes().front());
+  const search::ProfilesOn searched(found.plans.front().mesh, profiles.meshes().front());
+  const search::JointPlan solved =
+      search::with_all_strategies(searched.profiles, setup.search, std::move(found));
   const double seconds = options.time_limit_seconds / static_cast<double>(nodes.size());
   std::string text;
   nlohmann::json each_of = nlohmann::json::array();

@@ -35,7 +35,7 @@ std::vector<cost::CostModel> make_cost_models(const PlanOptions& options) {
   device.check_has(options.ngpus);
   if (options.mesh == "auto") {
     std::vector<cost::CostModel> models;
-    for (const auto& mesh : search::logical_meshes(options.ngpus, device.gpus_per_node))
+    for (const auto& mesh : search::meshes_to_search(options.ngpus, device))
       models.emplace_back(device, mesh);
     return models;
   }

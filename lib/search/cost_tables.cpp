@@ -14,16 +14,6 @@ using graph::Value;
 using sharding::OpShardSpec;
 using sharding::TensorShardSpec;
 
-namespace {
-
-/// Three axes have 27 specs of a matrix, and three readers 3,303 sets of them. A node for each
-/// version instead has been seen to leave relaxations 5 % lower.
-std::size_t most_sets(const sharding::DeviceMesh& mesh) {
-  return mesh.num_axes() > 2 ? 4096 : 1024;
-}
-
-}  // namespace
-
 const SpecList* CostTables::specs(const OperatorStrategies& strategies, std::size_t place,
                                   SpecList OpShardSpec::*tensors) {
   const SpecList*& list = lists_[{&strategies, place, tensors == &OpShardSpec::inputs}];
@@ -36,13 +26,13 @@ const SpecList* CostTables::specs(const OperatorStrategies& strategies, std::siz
 const TensorVersions& CostTables::versions(const std::vector<const SpecList*>& read,
                                            const std::vector<int>& kinds) {
   const auto [entry, is_new] = versions_.try_emplace({read, kinds});
-  if (is_new) entry->second = tensor_versions(read, kinds, most_sets(cost_.mesh()));
+  if (is_new) entry->second = tensor_versions(read, kinds);
   return entry->second;
 }
 
 const TensorVersions& CostTables::shared_versions(const std::vector<const SpecList*>& read) {
   const auto [entry, is_new] = shared_versions_.try_emplace(read);
-  if (is_new) entry->second = search::shared_versions(read, most_sets(cost_.mesh()));
+  if (is_new) entry->second = search::shared_versions(read);
   return entry->second;
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <functional>
+#include <numeric>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -184,6 +185,21 @@ JointPlan descend_at_rest(const Stopwatch& stopwatch, std::span<const Profile> p
 }
 
 }  // namespace
+
+JointPlan solve_near(const Stopwatch& stopwatch, std::span<const Profile> profiles,
+                     const SearchOptions& options, JointPlan start) {
+  Axes all(static_cast<std::size_t>(mesh_of(profiles).num_axes()));
+  std::iota(all.begin(), all.end(), 0);
+  SearchOptions quiet = options;
+  quiet.warns = false;
+  const std::vector<plan::Plan> plans = refined_on(mesh_of(profiles), start);
+  try {
+    JointPlan found = search_whole_problem(stopwatch, near(plans, all, profiles), quiet, &start);
+    if (replaces(found, start)) return found;
+  } catch (const NothingFits&) {
+  }
+  return start;
+}
 
 JointPlan descend(const Stopwatch& stopwatch, std::span<const Profile> profiles,
                   const SearchOptions& options, JointPlan start) {

@@ -17,4 +17,10 @@ namespace autopar::search {
 JointPlan descend(const Stopwatch& stopwatch, std::span<const Profile> profiles,
                   const SearchOptions& options, JointPlan start);
 
+/// One step that frees all axes: the best plan in which axes that split a factor of an operator in
+/// the start stand in its order, and others behind them, ascending; the start where that is better,
+/// or none fits.
+JointPlan solve_near(const Stopwatch& stopwatch, std::span<const Profile> profiles,
+                     const SearchOptions& options, JointPlan start);
+
 }  // namespace autopar::search

@@ -1,10 +1,13 @@
 #include "search/logical_meshes.h"
 
 #include <algorithm>
+#include <map>
+#include <set>
 #include <tuple>
 #include <utility>
 
 #include "base/error.h"
+#include "search/coarse_plan.h"
 
 namespace autopar::search {
 
@@ -37,8 +40,26 @@ bool is_round(int nodes) {
   return nodes == 1 || nodes == 3;
 }
 
+/// Whether axes of one size within a node, or across nodes, have one kind of link.
+bool has_like_links(const cost::DeviceModel& device) {
+  return device.links.size() == 1 || device.gpus_per_node > 0;
+}
+
+/// The sizes of axes across nodes and of those within one, each ascending.
+std::pair<Sizes, Sizes> sizes_by_link(const sharding::DeviceMesh& mesh, int devices_of_node) {
+  std::pair<Sizes, Sizes> sizes;
+  int left = mesh.num_devices();
+  for (const int size : mesh.axis_sizes()) {
+    (left > devices_of_node ? sizes.first : sizes.second).push_back(size);
+    left /= size;
+  }
+  std::ranges::sort(sizes.first);
+  std::ranges::sort(sizes.second);
+  return sizes;
+}
+
 Submesh submesh_of(int devices, const cost::DeviceModel& device) {
-  Submesh made{devices, logical_meshes(devices, device.gpus_per_node)};
+  Submesh made{devices, meshes_to_search(devices, device)};
   const int fewest = made.views.front().num_axes();
   std::erase_if(made.views, [&](const sharding::DeviceMesh& view) {
     return view.num_axes() > std::max(most_axes_of_stage, fewest);
@@ -70,6 +91,26 @@ std::vector<sharding::DeviceMesh> logical_meshes(int devices, int devices_per_no
   std::ranges::sort(found, {}, [](const Sizes& sizes) { return std::tuple(sizes.size(), sizes); });
   std::vector<sharding::DeviceMesh> meshes;
   for (Sizes& sizes : found) meshes.emplace_back(sizes.empty() ? Sizes{1} : std::move(sizes));
+  return meshes;
+}
+
+std::vector<sharding::DeviceMesh> meshes_to_search(int devices, const cost::DeviceModel& device) {
+  std::vector<sharding::DeviceMesh> all = logical_meshes(devices, device.gpus_per_node);
+  if (!has_like_links(device)) return all;
+  const int within = devices_of_a_node(devices, device.gpus_per_node);
+  const auto finest = std::ranges::max_element(all, {}, &sharding::DeviceMesh::num_axes);
+  std::map<std::pair<Sizes, Sizes>, std::size_t> kept;
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    const auto [known, is_new] = kept.try_emplace(sizes_by_link(all[i], within), i);
+    const auto is_run = [&](std::size_t mesh) {
+      return runs_between(all[mesh], *finest).has_value();
+    };
+    if (!is_new && is_run(i) && !is_run(known->second)) known->second = i;
+  }
+  std::set<std::size_t> places;
+  for (const auto& [sizes, place] : kept) places.insert(place);
+  std::vector<sharding::DeviceMesh> meshes;
+  for (const std::size_t place : places) meshes.push_back(all[place]);
   return meshes;
 }
 

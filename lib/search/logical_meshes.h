@@ -13,12 +13,16 @@ namespace autopar::search {
 int devices_of_a_node(int devices, int devices_per_node);
 
 /// Every way to arrange the devices as a mesh: the ordered factorisations of their number, within
-/// DeviceMesh::max_axes, those of fewest axes first. (Order matters: of two axes that split one
-/// dimension, the first is the major one.) Where there are several nodes of `devices_per_node`
-/// devices (0: no nodes), nodes and devices of a node are factorised apart, nodes first, so that
-/// each axis lies within a node or leads from node to node. Throws Error where the devices fill no
-/// whole number of nodes.
+/// DeviceMesh::max_axes, those of fewest axes first. Where there are several nodes of
+/// `devices_per_node` devices (0: no nodes), nodes and devices of a node are factorised apart,
+/// nodes first, so that each axis lies within a node or leads from node to node. Throws Error where
+/// the devices fill no whole number of nodes.
 std::vector<sharding::DeviceMesh> logical_meshes(int devices, int devices_per_node);
+
+/// Of logical meshes that differ only in the order of axes along like links, whose plans cost the
+/// same, one: which the finest mesh refines, if any, else the one whose sizes ascend. Fewest axes
+/// first.
+std::vector<sharding::DeviceMesh> meshes_to_search(int devices, const cost::DeviceModel& device);
 
 /// The devices of a stage and the ways to arrange them (Alpa, OSDI 22, section 5.2).
 struct Submesh {

@@ -24,10 +24,8 @@ struct AxesRange {
   int most = 1;
 };
 
-/// The next of those of so many axes that were not searched: fewest axes first, of these
-/// those whose sizes ascend, since where links are alike the order of axes hardly matters, of these
-/// the ones that refine the mesh of the cheapest plan, of these the most even one. nullopt where
-/// all were.
+/// The next of those of so many axes that were not searched: fewest axes first, of these the ones
+/// that refine the mesh of the cheapest plan, of these the most even one. nullopt where all were.
 std::optional<std::size_t> next_new_mesh(std::span<const MeshTrial> trials, AxesRange axes);
 
 /// The one to search once more: whose cost and bound are low, among those that have a plan and may

@@ -12,12 +12,7 @@ namespace autopar::search {
 
 namespace {
 
-using sharding::AxisOrder;
 using sharding::ShardingRule;
-
-/// In one problem on up to so many mesh axes, those that split one factor ascend: in any order its
-/// layers are no chains that elimination solves.
-constexpr int most_axes_that_ascend = 3;
 
 /// Sums of costs stay inside 64 bits.
 constexpr double most_seconds = 1e4;
@@ -193,10 +188,8 @@ std::vector<sharding::OpShardSpec> StrategyTable::choices_of(graph::NodeId id,
                                               near_.plan->operators[id], near_.free_axes);
     if (!near.empty()) return near;
   }
-  const bool is_any = pins_.is_pinned(node.name) || cost_.mesh().num_axes() > most_axes_that_ascend;
-  const AxisOrder order = is_any ? AxisOrder::any : AxisOrder::ascending;
   return sharding::enumerate_op_shard_specs(graph_, node, rule, cost_.mesh(), partial,
-                                            symmetry_.axes, order);
+                                            symmetry_.axes);
 }
 
 std::shared_ptr<const OperatorStrategies> StrategyTable::of(graph::NodeId id) {

@@ -22,14 +22,16 @@ namespace {
 constexpr int fewest_axes = 3;
 /// Seconds to build a problem, by pair of strategies of two neighbours, seen on an ordinary core.
 constexpr double build_seconds_a_pair = 3e-6;
-/// The same for a quick method to go through it, by pair of all, of many layers too.
-constexpr double quick_seconds_a_pair = 8e-7;
+/// The same to go through it once, by pair of all, of many layers too.
+constexpr double pass_seconds_a_pair = 8e-7;
 /// Beyond, pricing all strategies to count them would itself take long.
 constexpr int most_axes_to_count = 3;
 /// Another axis has been seen to multiply the pairs by so much.
 constexpr double growth_an_axis = 20;
-/// The part of the time that building may take, and a quick method: what is left makes plans good.
-constexpr double most_to_build = 0.1;
+/// The parts of the time that this may take at most where a quick method is to do it, which takes
+/// little more, and where an exact one is to follow descent.
+constexpr double most_of_quick = 0.1;
+constexpr double most_of_exact = 0.5;
 /// The part of the time for a plan on a coarser mesh, where steps follow, and the seconds that it
 /// has at least, if there are as many.
 constexpr double share_of_coarser = 0.5;
@@ -38,9 +40,17 @@ constexpr double least_seconds_of_coarser = 1;
 /// its forms.
 constexpr double share_of_relaxation = 0.3;
 constexpr double share_of_forms = 0.4;
+/// Without symmetric axes there is a relaxation, too, of the order of axes alone: on so many axes,
+/// where this many seconds are left.
+constexpr int most_axes_without_symmetry = 3;
+constexpr double least_seconds_without_symmetry = 10;
+/// The parts of the time left for a coarser plan, and for the problem near it, where they take the
+/// place of that.
+constexpr double share_of_start = 0.3;
+constexpr double share_of_near = 0.7;
 /// Where the forms' best plan is further above the bound, as a part of it, a coarser mesh may have
 /// a cheaper one to begin with.
-constexpr double small_gap = 0.1;
+constexpr double small_gap = 0.15;
 
 const sharding::DeviceMesh& mesh_of(std::span<const Profile> profiles) {
   return profiles.front().cost->mesh();
@@ -88,18 +98,16 @@ StrategyPairs pairs_of_strategies(const Profile& profile) {
   return pairs;
 }
 
-/// What the method takes before it has a problem to improve: an exact one builds it, a quick one
-/// goes through all of it.
-double seconds_of_problem(std::span<const Profile> profiles, SearchMethod method) {
+/// What a method takes at least: the problem of all strategies is built and gone through once.
+double seconds_of_problem(std::span<const Profile> profiles) {
   if (mesh_of(profiles).num_axes() > most_axes_to_count)
-    return growth_an_axis * seconds_of_problem(coarser_of(profiles).profiles, method);
+    return growth_an_axis * seconds_of_problem(coarser_of(profiles).profiles);
   const Stopwatch passed;
   const ThreadStopwatch on_core;
   double seconds = 0;
   for (const Profile& profile : profiles) {
     const StrategyPairs pairs = pairs_of_strategies(profile);
-    seconds += build_seconds_a_pair * pairs.different;
-    if (method != SearchMethod::ilp) seconds += quick_seconds_a_pair * pairs.all;
+    seconds += build_seconds_a_pair * pairs.different + pass_seconds_a_pair * pairs.all;
   }
   const double slowdown = passed.seconds() / std::max(least_timed, on_core.seconds());
   return std::max(1.0, slowdown) * seconds;
@@ -146,10 +154,18 @@ struct Beginning {
   double lower_bound_seconds = 0;  ///< of the relaxation; 0 without one
 };
 
-Relaxation relax_if_symmetric(const Stopwatch& stopwatch, std::span<const Profile> profiles,
-                              const SearchOptions& options) {
-  if (!has_symmetry(profiles, options) || mesh_of(profiles).num_axes() > most_axes_of_relaxation)
-    return {};
+bool can_relax(const Stopwatch& stopwatch, std::span<const Profile> profiles,
+               const SearchOptions& options) {
+  const int num_axes = mesh_of(profiles).num_axes();
+  if (has_symmetry(profiles, options)) return num_axes <= most_axes_of_relaxation;
+  return num_axes <= most_axes_without_symmetry &&
+         (options.time_limit_seconds - stopwatch.seconds() >= least_seconds_without_symmetry ||
+          !is_too_large_to_build(profiles, options));
+}
+
+Relaxation relax_if_possible(const Stopwatch& stopwatch, std::span<const Profile> profiles,
+                             const SearchOptions& options) {
+  if (!can_relax(stopwatch, profiles, options)) return {};
   return relax_symmetry(stopwatch, profiles, options, share_of_relaxation);
 }
 
@@ -160,8 +176,7 @@ Beginning find_quickly(const Stopwatch& stopwatch, std::span<const Profile> prof
   without_bound.bound = false;
   Beginning found{plan_on_coarser(stopwatch, profiles, without_bound, nullptr)};
   if (options.bound)
-    found.lower_bound_seconds =
-        relax_if_symmetric(stopwatch, profiles, options).lower_bound_seconds;
+    found.lower_bound_seconds = relax_if_possible(stopwatch, profiles, options).lower_bound_seconds;
   return found;
 }
 
@@ -171,16 +186,21 @@ void improve(std::optional<JointPlan>& best, std::optional<JointPlan> plan) {
     best = std::move(plan);
 }
 
-/// `coarser`: a plan of the mesh or a coarser one, or null.
-Beginning begin(const Stopwatch& stopwatch, std::span<const Profile> profiles,
-                const SearchOptions& options, const JointPlan* coarser) {
-  std::optional<JointPlan> known;
-  if (coarser != nullptr && runs_between(coarser->plans.front().mesh, mesh_of(profiles)))
-    known = *coarser;
-  if (known && known->plans.front().mesh.num_axes() > 1) return {*std::move(known)};
-  if (!known) known = plan_on_one_axis(profiles, options);
+/// `known`: a plan on one axis, or none.
+JointPlan begin_near_coarser(const Stopwatch& stopwatch, std::span<const Profile> profiles,
+                             const SearchOptions& options, std::optional<JointPlan> known) {
+  const SearchOptions of_start = within_share(options, stopwatch, share_of_start);
+  JointPlan start = known ? or_coarser(stopwatch, profiles, of_start, &*known, *known)
+                          : plan_on_coarser(stopwatch, profiles, of_start, nullptr);
+  return solve_near(stopwatch, profiles, within_share(options, stopwatch, share_of_near),
+                    std::move(start));
+}
+
+/// `known`: a plan on one axis, or none.
+Beginning begin_with_forms(const Stopwatch& stopwatch, std::span<const Profile> profiles,
+                           const SearchOptions& options, std::optional<JointPlan> known) {
   const JointPlan* const on_one_axis = known ? &*known : nullptr;
-  const Relaxation relaxed = relax_if_symmetric(stopwatch, profiles, options);
+  const Relaxation relaxed = relax_if_possible(stopwatch, profiles, options);
   std::optional<JointPlan> best;
   if (has_steps(profiles) && !relaxed.forms.empty())
     best = best_of_forms(stopwatch, profiles, options, share_of_forms, relaxed.forms);
@@ -194,14 +214,52 @@ Beginning begin(const Stopwatch& stopwatch, std::span<const Profile> profiles,
   return {*std::move(best), relaxed.lower_bound_seconds};
 }
 
+/// `refined`: a plan of the mesh or a coarser one, of two axes or more.
+Beginning begin_with(const Stopwatch& stopwatch, std::span<const Profile> profiles,
+                     const SearchOptions& options, JointPlan refined) {
+  const bool has_few_axes = mesh_of(profiles).num_axes() <= most_axes_without_symmetry;
+  if (can_relax(stopwatch, profiles, options) &&
+      (has_few_axes || !is_too_large_to_build(profiles, options))) {
+    const Relaxation relaxed = relax_if_possible(stopwatch, profiles, options);
+    std::optional<JointPlan> best = std::move(refined);
+    if (has_steps(profiles) && !relaxed.forms.empty())
+      improve(best, best_of_forms(stopwatch, profiles, options, share_of_forms, relaxed.forms));
+    return {*std::move(best), relaxed.lower_bound_seconds};
+  }
+  if (!has_few_axes) return {std::move(refined)};
+  return {solve_near(stopwatch, profiles, within_share(options, stopwatch, share_of_near),
+                     std::move(refined))};
+}
+
+/// `coarser`: a plan of the mesh or a coarser one, or null.
+Beginning begin(const Stopwatch& stopwatch, std::span<const Profile> profiles,
+                const SearchOptions& options, const JointPlan* coarser) {
+  const bool is_known =
+      coarser != nullptr && runs_between(coarser->plans.front().mesh, mesh_of(profiles));
+  if (is_known && coarser->plans.front().mesh.num_axes() > 1)
+    return begin_with(stopwatch, profiles, options, *coarser);
+  std::optional<JointPlan> on_one_axis =
+      is_known ? std::optional(*coarser) : plan_on_one_axis(profiles, options);
+  const bool is_near_coarser = mesh_of(profiles).num_axes() <= most_axes_without_symmetry &&
+                               !can_relax(stopwatch, profiles, options);
+  if (is_near_coarser)
+    return {begin_near_coarser(stopwatch, profiles, options, std::move(on_one_axis))};
+  return begin_with_forms(stopwatch, profiles, options, std::move(on_one_axis));
+}
+
 }  // namespace
 
+bool can_descend(std::span<const Profile> profiles, const SearchOptions& options) {
+  return mesh_of(profiles).num_axes() >= fewest_axes && options.pins.empty() &&
+         std::ranges::all_of(profiles, [](const Profile& profile) {
+           return profile.near.plan == nullptr && profile.stage->received.empty();
+         });
+}
+
 bool is_too_large_to_build(std::span<const Profile> profiles, const SearchOptions& options) {
-  const bool is_one_mesh = std::ranges::all_of(
-      profiles, [](const Profile& profile) { return profile.stage->received.empty(); });
-  if (mesh_of(profiles).num_axes() < fewest_axes || !is_one_mesh || !options.pins.empty())
-    return false;
-  return seconds_of_problem(profiles, options.method) > most_to_build * options.time_limit_seconds;
+  const double most = options.method == SearchMethod::ilp ? most_of_exact : most_of_quick;
+  return can_descend(profiles, options) &&
+         seconds_of_problem(profiles) > most * options.time_limit_seconds;
 }
 
 JointPlan search_by_descent(const Stopwatch& stopwatch, std::span<const Profile> profiles,

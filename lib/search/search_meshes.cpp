@@ -38,7 +38,7 @@ struct Rung {
   int axes;
   double share;
 };
-constexpr Rung rungs[] = {{2, 0.1}, {3, 0.22}, {most_axes_of_descent, 1}};
+constexpr Rung rungs[] = {{2, 0.1}, {3, 0.35}, {most_axes_of_descent, 1}};
 constexpr double share_of_last_rung = 0.9;
 /// The last one where there is no time for steps on many axes, and the part of the time left for
 /// it: then others are to be tried, too.

@@ -27,7 +27,6 @@
 #include "search/quick_searches.h"
 #include "search/search_at_rest.h"
 #include "search/search_by_descent.h"
-#include "search/search_in_any_order.h"
 
 namespace autopar::search {
 
@@ -45,6 +44,8 @@ constexpr int most_attempts = 8;
 constexpr SolveTime time_without_limits = {.share = 0.15, .patience_seconds = 0.1};
 /// The part of the time to see whether limits bind at all, where that is too slow.
 constexpr double share_of_one_axis = 0.05;
+/// The part of the time for descent, where the problem of all strategies may be solved behind it.
+constexpr double share_of_descent = 0.5;
 
 void warn_of_missing_rules(const std::vector<std::string>& op_types) {
   if (op_types.empty()) return;
@@ -315,6 +316,45 @@ SearchAtRest search_large_at_rest(const Stopwatch& stopwatch, std::span<const Pr
   return is_recursive_quick(task) ? SearchAtRest{} : search_at_rest(std::move(task));
 }
 
+/// The plan with this bound, too.
+JointPlan with_bound(double lower_bound_seconds, JointPlan plan) {
+  const double cost = plan.predicted.cost_seconds;
+  SearchReport& report = plan.report;
+  report.lower_bound_seconds =
+      std::min(cost, std::max(report.lower_bound_seconds, lower_bound_seconds));
+  report.proven_optimal = report.lower_bound_seconds == cost;
+  return plan;
+}
+
+bool is_good_enough(const JointPlan& found) {
+  return found.predicted.cost_seconds <= (1 + small_gap) * found.report.lower_bound_seconds;
+}
+
+/// The plan found by descent with what solving the problem of all strategies, which is small enough
+/// for that, makes of it.
+JointPlan descend_and_solve(const Stopwatch& stopwatch, std::span<const Profile> profiles,
+                            const SearchOptions& options, const JointPlan* coarser) {
+  std::optional<JointPlan> found;
+  try {
+    found = search_by_descent(stopwatch, profiles,
+                              within_share(options, stopwatch, share_of_descent), coarser);
+    if (is_good_enough(*found)) return *std::move(found);
+  } catch (const NothingFits&) {  // what would fit is found out below
+  }
+  SearchOptions own = options;
+  own.warns = options.warns && !found;
+  try {
+    JointPlan whole = search_whole_problem(stopwatch, profiles, own, found ? &*found : coarser);
+    if (!found) return whole;
+    if (whole.predicted.cost_seconds <= found->predicted.cost_seconds)
+      return with_bound(found->report.lower_bound_seconds, std::move(whole));
+    return with_bound(whole.report.lower_bound_seconds, *std::move(found));
+  } catch (const NothingFits&) {
+    if (!found) throw;
+    return *std::move(found);
+  }
+}
+
 std::optional<plan::Plan> plan_alone(const PlanTask& task, std::size_t part, double seconds) {
   SearchOptions options = task.options;
   options.pins = pins_by_profile(task.options.pins, task.profiles)[part];
@@ -378,15 +418,27 @@ JointPlan search_whole_problem(const Stopwatch& stopwatch, std::span<const Profi
   }
 }
 
+JointPlan with_all_strategies(std::span<const Profile> profiles, const SearchOptions& options,
+                              JointPlan plan) {
+  const auto runs = runs_between(plan.plans.front().mesh, profiles.front().cost->mesh());
+  if (!runs || !can_descend(profiles, options) || is_too_large_to_build(profiles, options))
+    return plan;
+  PlanProblem all = build_plan_problem(profiles, options);
+  auto choice = refined(plan.built, plan.choice, *runs, all);
+  if (!choice) return plan;
+  plan.built = std::move(all);
+  plan.choice = *std::move(choice);
+  return plan;
+}
+
 JointPlan search_plan(std::span<const Profile> profiles, const SearchOptions& options,
                       const JointPlan* coarser) {
   const InterruptionGuard guard{SIGINT};  // Ctrl-C: the best plan so far will do
   const Stopwatch stopwatch;
-  const bool is_near = profiles.front().near.plan != nullptr;
-  if (!is_for_glpk(options) && !is_near && is_too_large_to_build(profiles, options))
+  if (!is_for_glpk(options) && is_too_large_to_build(profiles, options))
     return search_by_descent(stopwatch, profiles, options, coarser);
-  if (is_worth_any_order(profiles, options))
-    return search_in_any_order(stopwatch, profiles, options, coarser);
+  if (is_exact(options) && can_descend(profiles, options))
+    return descend_and_solve(stopwatch, profiles, options, coarser);
   return search_whole_problem(stopwatch, profiles, options, coarser);
 }
 

@@ -65,9 +65,14 @@ SolvedPlan search_plan(const graph::Graph& graph, const cost::CostModel& cost,
 SolvedPlan search_plan(const graph::StageGraph& stage, const cost::CostModel& cost,
                        const SearchOptions& options);
 
-/// The part of search_plan that solves one problem of all strategies, on up to three mesh axes of
-/// those whose axes ascend. The time limit is counted from the stopwatch's start.
+/// The part of search_plan that solves one problem of all strategies. The time limit is counted
+/// from the stopwatch's start.
 JointPlan search_whole_problem(const Stopwatch& stopwatch, std::span<const Profile> profiles,
                                const SearchOptions& options, const JointPlan* coarser);
+
+/// The same plan as a choice of the problem of all strategies, for whoever asks what else might
+/// have been chosen: steps of descent know few. Unchanged where that problem is too large to build.
+JointPlan with_all_strategies(std::span<const Profile> profiles, const SearchOptions& options,
+                              JointPlan plan);
 
 }  // namespace autopar::search

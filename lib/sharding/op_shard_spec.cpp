@@ -341,6 +341,11 @@ bool may_split(int factor, int axis, const ShardingRule& rule,
   return true;
 }
 
+/// On more mesh axes there are too many orders of them: op_shard_specs_like has one of each.
+constexpr int most_axes_in_any_order = 3;
+
+bool is_any(const FactorAxes&) { return true; }
+
 /// Makes strategies of assignments, whose targets are first the factors that can be split and then
 /// the groups that may be partial.
 class Enumeration {
@@ -395,8 +400,7 @@ class Enumeration {
     const std::size_t before = choices.size();
     append(target, choices);
     if (choices.size() > before) return;
-    append_orders(
-        target, {}, [](const FactorAxes&) { return true; }, choices);
+    append_orders(target, {}, is_any, choices);
   }
 
   /// Appends those of the assignment in each order of a factor's axes that `is_wanted`.
@@ -411,7 +415,7 @@ class Enumeration {
   }
 
   /// With symmetric axes, whose specs are the same in any order, one order that the rule allows.
-  std::vector<OpShardSpec> of(const AxisTargets& targets, AxisOrder order,
+  std::vector<OpShardSpec> of(const AxisTargets& targets,
                               const SymmetricAxes& symmetric = {}) const {
     std::vector<OpShardSpec> choices;
     const auto append_all = [&](const Assignment& target) {
@@ -419,10 +423,7 @@ class Enumeration {
       const auto is_wanted = [&](const FactorAxes&) {
         return symmetric.empty() || choices.size() == before;
       };
-      if (symmetric.empty() && order == AxisOrder::ascending)
-        append(target, choices);
-      else
-        append_orders(target, symmetric, is_wanted, choices);
+      append_orders(target, symmetric, is_wanted, choices);
     };
     for_each_assignment(targets, append_all, symmetric);
     return choices;
@@ -468,11 +469,11 @@ std::vector<OpShardSpec> enumerate_op_shard_specs(const ShardingRule& rule, cons
                                                   std::span<const Shape> inputs,
                                                   std::span<const Shape> outputs,
                                                   const PartialUse& partial,
-                                                  const SymmetricAxes& symmetric, AxisOrder order) {
+                                                  const SymmetricAxes& symmetric) {
   require(rule.inputs.size() == inputs.size() && rule.outputs.size() == outputs.size(),
           "a rule names every tensor of its operator");
   const Enumeration enumeration(rule, mesh, {outputs.begin(), outputs.end()}, partial);
-  return enumeration.of(enumeration.all(), order, symmetric);
+  return enumeration.of(enumeration.all(), symmetric);
 }
 
 std::vector<OpShardSpec> op_shard_specs_reading(const graph::Graph& graph, const graph::Node& node,
@@ -485,7 +486,7 @@ std::vector<OpShardSpec> op_shard_specs_reading(const graph::Graph& graph, const
     std::erase_if(targets[axis], [&](int target) {
       return !may_split(enumeration.factor_of(target), axis, rule, inputs);
     });
-  std::vector<OpShardSpec> choices = enumeration.of(targets, AxisOrder::any);
+  std::vector<OpShardSpec> choices = enumeration.of(targets);
   std::erase_if(choices, [&](const OpShardSpec& choice) {
     return !std::ranges::equal(choice.inputs, inputs);
   });
@@ -539,7 +540,10 @@ std::vector<OpShardSpec> op_shard_specs_like(const graph::Graph& graph, const gr
       symmetric);
   std::vector<OpShardSpec> choices;
   for_each_assignment(enumeration.all(), [&](const Assignment& target) {
-    if (alike.contains(with_lowest_first(target, symmetric)))
+    if (!alike.contains(with_lowest_first(target, symmetric))) return;
+    if (mesh.num_axes() <= most_axes_in_any_order)
+      enumeration.append_orders(target, {}, is_any, choices);
+    else
       enumeration.append_allowed(target, choices);
   });
   std::erase_if(choices, [&](const OpShardSpec& choice) { return !is_alike(choice); });
@@ -573,9 +577,9 @@ std::vector<TensorShardSpec> enumerate_tensor_shard_specs(const Shape& shape,
 std::vector<OpShardSpec> enumerate_op_shard_specs(const graph::Graph& graph,
                                                   const graph::Node& node, const ShardingRule& rule,
                                                   const DeviceMesh& mesh, const PartialUse& partial,
-                                                  const SymmetricAxes& symmetric, AxisOrder order) {
+                                                  const SymmetricAxes& symmetric) {
   return enumerate_op_shard_specs(rule, mesh, input_shapes(graph, node), output_shapes(graph, node),
-                                  partial, symmetric, order);
+                                  partial, symmetric);
 }
 
 std::vector<Range> factor_ranges(const ShardingRule& rule, const FactorAxes& factor_axes,

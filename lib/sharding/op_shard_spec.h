@@ -41,28 +41,23 @@ struct PartialUse {
   bool may_keep(std::size_t output) const { return output < kept.size() && kept[output]; }
 };
 
-/// Whether the axes that split one factor ascend, major first, or come in any order.
-enum class AxisOrder { ascending, any };
-
-/// Every way to run the operator on the mesh: each axis splits one factor, or a group of inputs is
-/// partial over it, or neither; where outputs are partial, all-reduce, or reduce-scatter onto each
-/// dimension that can take it, or they are kept. Deterministic order, replicated first. Splits that
-/// would break a rule (`whole`, `even`, `never_empty`, a dimension of several factors split other
-/// than evenly from its major one) are left out. With symmetric axes,
-/// strategies that differ only in which of them they use, or in the order of axes, are enumerated
-/// once.
+/// Every way to run the operator on the mesh: each axis splits one factor, those of one factor in
+/// any order, or a group of inputs is partial over it, or neither; where outputs are partial,
+/// all-reduce, or reduce-scatter onto each dimension that can take it, or they are kept.
+/// Deterministic order, replicated first. Splits that would break a rule (`whole`, `even`,
+/// `never_empty`, a dimension of several factors split other than evenly from its major one) are
+/// left out. With symmetric axes, strategies that differ only in which of them they use, or in the
+/// order of axes, are enumerated once.
 std::vector<OpShardSpec> enumerate_op_shard_specs(const ShardingRule& rule, const DeviceMesh& mesh,
                                                   std::span<const Shape> inputs,
                                                   std::span<const Shape> outputs,
                                                   const PartialUse& partial = {},
-                                                  const SymmetricAxes& symmetric = {},
-                                                  AxisOrder order = AxisOrder::ascending);
+                                                  const SymmetricAxes& symmetric = {});
 std::vector<OpShardSpec> enumerate_op_shard_specs(const graph::Graph& graph,
                                                   const graph::Node& node, const ShardingRule& rule,
                                                   const DeviceMesh& mesh,
                                                   const PartialUse& partial = {},
-                                                  const SymmetricAxes& symmetric = {},
-                                                  AxisOrder order = AxisOrder::ascending);
+                                                  const SymmetricAxes& symmetric = {});
 
 /// Those that read the inputs in these specs, none of them partial, in the same order; an input
 /// that is left out has an empty one.
@@ -80,7 +75,8 @@ std::vector<OpShardSpec> op_shard_specs_near(const graph::Graph& graph, const gr
 
 /// Each tensor's canonical spec by itself: which axes two tensors share is lost.
 OpShardSpec canonical(OpShardSpec strategy, const SymmetricAxes& symmetric);
-/// Those of enumerate_op_shard_specs that have the inputs and outputs of this canonical one.
+/// Those of enumerate_op_shard_specs that have the inputs and outputs of this canonical one. On
+/// more than three mesh axes, those of one factor ascend where the rule allows that.
 std::vector<OpShardSpec> op_shard_specs_like(const graph::Graph& graph, const graph::Node& node,
                                              const ShardingRule& rule, const DeviceMesh& mesh,
                                              const PartialUse& partial, const OpShardSpec& form,

@@ -85,6 +85,41 @@ TEST_CASE("with nodes, logical meshes are those whose axes lie within a node or 
   }
 }
 
+TEST_CASE("of meshes that differ only in the order of axes along like links one is searched") {
+  cost::DeviceModel device = cost::load_device_model("h200");
+  for (const auto& [devices, per_node] :
+       std::vector<std::pair<int, int>>{{8, 0}, {12, 0}, {64, 0}, {24, 4}, {36, 6}, {64, 8}}) {
+    CAPTURE(devices, per_node);
+    device.gpus_per_node = per_node;
+    const int within = per_node > 0 ? per_node : devices;
+    const auto by_link = [&](const DeviceMesh& mesh) {
+      std::pair<std::multiset<int>, std::multiset<int>> sizes;  // across nodes, and within
+      for (int axis = 0; axis < mesh.num_axes(); ++axis) {
+        const bool is_within = mesh.group(0, std::vector{axis}).back() < within;
+        (is_within ? sizes.second : sizes.first).insert(mesh.axis_size(axis));
+      }
+      return sizes;
+    };
+    const std::vector<DeviceMesh> all = search::logical_meshes(devices, per_node);
+    const std::vector<DeviceMesh> few = search::meshes_to_search(devices, device);
+    std::set<std::pair<std::multiset<int>, std::multiset<int>>> kinds;
+    for (const DeviceMesh& mesh : few) {
+      CHECK(std::ranges::count(all, mesh) == 1);
+      CHECK(kinds.insert(by_link(mesh)).second);
+    }
+    for (const DeviceMesh& mesh : all) CHECK(kinds.contains(by_link(mesh)));
+    CHECK(std::ranges::is_sorted(few, {}, &DeviceMesh::num_axes));
+    CHECK(few.size() < all.size());
+  }
+  device = cost::load_device_model("h200");
+  CHECK(sizes_of(search::meshes_to_search(8, device)) == std::set<Sizes>{{8}, {2, 4}, {2, 2, 2}});
+  // The finest one is 2x2x3, which refines 4x3.
+  CHECK(sizes_of(search::meshes_to_search(12, device)) ==
+        std::set<Sizes>{{12}, {2, 6}, {4, 3}, {2, 2, 3}});
+  device.links.push_back({1e-5, 1e10});  // by axis
+  CHECK(search::meshes_to_search(12, device) == search::logical_meshes(12, 0));
+}
+
 TEST_CASE("devices that fill no whole number of nodes have no logical mesh") {
   CHECK_THROWS_WITH(search::logical_meshes(12, 8),
                     Catch::Contains("12") && Catch::Contains("8") && Catch::Contains("--mesh"));

@@ -17,7 +17,7 @@ namespace {
 /// searched.
 std::vector<MeshTrial> trials_on(int devices) {
   std::vector<MeshTrial> trials;
-  for (const DeviceMesh& mesh : logical_meshes(devices, 0))
+  for (const DeviceMesh& mesh : meshes_to_search(devices, cost::load_device_model("h200")))
     trials.push_back({.mesh = mesh, .lower_bound_seconds = 1});
   return trials;
 }
@@ -46,9 +46,7 @@ std::optional<std::string> next_again(const std::vector<MeshTrial>& trials, doub
 
 }  // namespace
 
-TEST_CASE(
-    "of meshes that were not searched, ascending ones come first, then those "
-    "that refine the best") {
+TEST_CASE("of meshes that were not searched, those of few axes that refine the best come first") {
   std::vector<MeshTrial> trials = trials_on(64);
   CHECK(next_new(trials) == "64");
   note(trials, "64", 9, 9);
@@ -56,14 +54,12 @@ TEST_CASE(
   note(trials, "8x8", 7, 7);
   CHECK(next_new(trials) == "4x16");
   note(trials, "4x16", 6, 6);
-  note(trials, "16x4", 8, 8);
-  note(trials, "2x32", 8, 8);
-  CHECK(next_new(trials) == "32x2");
-  trial_of(trials, "32x2").refusal = "nothing fits";
+  CHECK(next_new(trials) == "2x32");
+  trial_of(trials, "2x32").refusal = "nothing fits";
   // 4x16 is the best, and 4x4x4 the most even mesh that it comes from.
   CHECK(next_new(trials) == "4x4x4");
   note(trials, "4x4x4", 6, 1);
-  CHECK(next_new(trials) == "2x2x16");  // 2x4x8 does not refine 4x16, and 4x2x8 does not ascend
+  CHECK(next_new(trials) == "2x2x16");  // 2x4x8 does not refine 4x16
 
   CHECK(known_seconds(trials, DeviceMesh({4, 4, 4})) == 6);
   CHECK(known_seconds(trials, DeviceMesh({2, 4, 8})) == 7);
@@ -85,9 +81,7 @@ TEST_CASE("a mesh is searched once more where its cost and its bound are low") {
   note(trials, "2x8", 8, 1.5);
   CHECK(next_again(trials, 6) == "2x8");  // 4x4 can be better by less than a thousandth
   note(trials, "2x2x4", 5.5, 1.4);        // lower cost and bound
-  note(trials, "2x4x2", 5.8, 1.5);
   CHECK(next_again(trials, 5.5) == "2x2x4");
-  CHECK(next_again(trials, 5.5, {"2x2x4"}) == "2x4x2");
-  CHECK(next_again(trials, 5.5, {"2x2x4", "2x4x2"}) == "2x8");
-  CHECK_FALSE(next_again(trials, 5.5, {"2x2x4", "2x4x2", "2x8"}));
+  CHECK(next_again(trials, 5.5, {"2x2x4"}) == "2x8");
+  CHECK_FALSE(next_again(trials, 5.5, {"2x2x4", "2x8"}));
 }

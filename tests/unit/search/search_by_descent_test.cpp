@@ -22,6 +22,13 @@ search::JointPlan descend_on(const graph::Graph& graph, const cost::CostModel& c
   return search_by_descent(Stopwatch(), {&profile, 1}, options, nullptr);
 }
 
+search::JointPlan solve_whole_on(const graph::Graph& graph, const cost::CostModel& cost,
+                                 const search::SearchOptions& options) {
+  const graph::StageGraph stage = graph::whole_stage(graph);
+  const search::Profile profile{.stage = &stage, .cost = &cost};
+  return search_whole_problem(Stopwatch(), {&profile, 1}, options, nullptr);
+}
+
 bool is_too_large(const graph::Graph& graph, const cost::CostModel& cost,
                   const search::SearchOptions& options) {
   const graph::StageGraph stage = graph::whole_stage(graph);
@@ -40,20 +47,100 @@ TEST_CASE("a plan found by descent can run, costs what is said, and is near the 
     const cost::CostModel cost = model_of(round % 2 == 0 ? "2x2x2" : "2x3x2");
     CAPTURE(round, to_string(cost.mesh()));
     const search::JointPlan found = descend_on(graph, cost, within("fair"));
-    const search::SolvedPlan best = search_plan(graph, cost, within("fair"));
+    const search::JointPlan best = solve_whole_on(graph, cost, within("fair"));
     const plan::Plan& plan = found.plans.front();
     REQUIRE(best.report.proven_optimal);
     CHECK(plan.mesh == cost.mesh());
     CHECK(can_run(graph, plan));
     CHECK_THAT(plan.predicted.cost_seconds, WithinRel(price_of(graph, cost, plan), 1e-6));
-    const double least = best.plan.predicted.cost_seconds;
-    // Axes of its steps come in any order, of the other search they ascend.
+    const double least = best.predicted.cost_seconds;
+    CHECK(plan.predicted.cost_seconds >= least * (1 - 1e-9));
     CHECK(found.report.lower_bound_seconds <= plan.predicted.cost_seconds);
     CHECK(found.report.lower_bound_seconds <= least * (1 + 1e-9));
     all_found += plan.predicted.cost_seconds;
     all_least += least;
   }
   CHECK(all_found < 1.02 * all_least);
+}
+
+TEST_CASE(
+    "on three axes the search ends at the best plan, or no further above its bound than told") {
+  Random random(23);
+  int proven = 0;
+  for (int round = 0; round < 30; ++round) {
+    const graph::Graph graph = RandomGraph(random).grow(pick(random, 1, 6));
+    const cost::CostModel cost = model_of(round % 2 == 0 ? "2x2x2" : "2x3x2");
+    CAPTURE(round, to_string(cost.mesh()));
+    const search::SolvedPlan found = search_plan(graph, cost, within("fair"));
+    const search::JointPlan best = solve_whole_on(graph, cost, within("fair"));
+    REQUIRE(best.report.proven_optimal);
+    const double least = best.predicted.cost_seconds;
+    const double seconds = found.plan.predicted.cost_seconds;
+    CHECK(found.report.lower_bound_seconds <= least * (1 + 1e-9));
+    CHECK(seconds <= found.report.lower_bound_seconds * 1.001);
+    if (!found.report.proven_optimal) continue;
+    CHECK_THAT(seconds, WithinRel(least, 1e-9));
+    ++proven;
+  }
+  CHECK(proven > 20);
+}
+
+TEST_CASE("a plan on two axes that descent begins with takes no bound from it") {
+  Random random(24);
+  for (int round = 0; round < 10; ++round) {
+    const graph::Graph graph = RandomGraph(random).grow(pick(random, 2, 5));
+    const graph::StageGraph stage = graph::whole_stage(graph);
+    const cost::CostModel two_axes = model_of("2x4");
+    const cost::CostModel three_axes = model_of("2x2x2");
+    const search::Profile coarse{.stage = &stage, .cost = &two_axes};
+    const search::Profile fine{.stage = &stage, .cost = &three_axes};
+    const search::JointPlan start = search_plan({&coarse, 1}, within("fair"));
+    const search::JointPlan found =
+        search_by_descent(Stopwatch(), {&fine, 1}, within("fair"), &start);
+    CHECK(found.report.bound_is_searched);
+    CHECK(found.predicted.cost_seconds <= start.predicted.cost_seconds * (1 + 1e-9));
+    const double least = solve_whole_on(graph, three_axes, within("fair")).predicted.cost_seconds;
+    CHECK(found.report.lower_bound_seconds <= least * (1 + 1e-9));
+  }
+}
+
+TEST_CASE("a plan of steps is told among all strategies, at the same cost") {
+  Random random(26);
+  for (int round = 0; round < 10; ++round) {
+    const graph::Graph graph = RandomGraph(random).grow(pick(random, 2, 5));
+    const graph::StageGraph stage = graph::whole_stage(graph);
+    const cost::CostModel cost = model_of("2x2x2");
+    const search::Profile profile{.stage = &stage, .cost = &cost};
+    const search::JointPlan found =
+        search_by_descent(Stopwatch(), {&profile, 1}, within("fair"), nullptr);
+    const search::JointPlan all = with_all_strategies({&profile, 1}, within("fair"), found);
+    CHECK(assignment::cost_of(all.built.problem, all.choice) ==
+          assignment::cost_of(found.built.problem, found.choice));
+    CHECK(decode(all.built, all.choice, cost).operators == found.plans.front().operators);
+    for (std::size_t id = 0; id < graph.nodes.size(); ++id)
+      if (const auto rule = sharding::sharding_rule(graph, graph.nodes[id]))
+        CHECK(
+            all.built.operators[id]->choices.size() >=
+            sharding::enumerate_op_shard_specs(graph, graph.nodes[id], *rule, cost.mesh()).size());
+  }
+}
+
+TEST_CASE("on three axes the least memory is told where nothing fits") {
+  Random random(25);
+  const graph::Graph graph = RandomGraph(random).grow(4);
+  const cost::CostModel cost = model_of("2x2x2");
+  const auto least_bytes = [](const auto& search) -> std::int64_t {
+    try {
+      search();
+    } catch (const search::NothingFits& error) {
+      CHECK(error.is_proven);
+      return error.least_bytes;
+    }
+    return 0;
+  };
+  const std::int64_t least = least_bytes([&] { search_plan(graph, cost, within("1B")); });
+  CHECK(least > 1);
+  CHECK(least == least_bytes([&] { solve_whole_on(graph, cost, within("1B")); }));
 }
 
 TEST_CASE("no plan that uses two axes otherwise is cheaper than the last one of descent") {

@@ -141,6 +141,7 @@ TEST_CASE("too many sets are none, sooner where they tell kinds apart") {
   for (std::size_t v = 0; v < kinds.size(); ++v) kinds[v] = static_cast<int>(v);
   CHECK(search::tensor_versions(two, {}).sets.size() == 13 + 78);
   CHECK(search::tensor_versions(two, kinds).sets.size() == 2 * 13 + 3 * 78);
-  CHECK(search::tensor_versions(three, {}).sets.size() == 13 + 78 + 286);
-  CHECK(search::tensor_versions(three, kinds).sets.empty());
+  CHECK(search::tensor_versions(three, {}, 1000).sets.size() == 13 + 78 + 286);
+  CHECK(search::tensor_versions(three, kinds, 3000).sets.size() == 2 * 13 + 3 * 78 + 4 * 286);
+  CHECK(search::tensor_versions(three, kinds, 1000).sets.empty());
 }
