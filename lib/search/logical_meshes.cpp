@@ -40,11 +40,6 @@ bool is_round(int nodes) {
   return nodes == 1 || nodes == 3;
 }
 
-/// Whether axes of one size within a node, or across nodes, have one kind of link.
-bool has_like_links(const cost::DeviceModel& device) {
-  return device.links.size() == 1 || device.gpus_per_node > 0;
-}
-
 /// The sizes of axes across nodes and of those within one, each ascending.
 std::pair<Sizes, Sizes> sizes_by_link(const sharding::DeviceMesh& mesh, int devices_of_node) {
   std::pair<Sizes, Sizes> sizes;
@@ -71,6 +66,10 @@ Submesh submesh_of(int devices, const cost::DeviceModel& device) {
 
 int devices_of_a_node(int devices, int devices_per_node) {
   return devices_per_node > 0 ? std::min(devices, devices_per_node) : devices;
+}
+
+bool has_like_links(const cost::DeviceModel& device) {
+  return device.links.size() == 1 || device.gpus_per_node > 0;
 }
 
 std::vector<sharding::DeviceMesh> logical_meshes(int devices, int devices_per_node) {

@@ -12,6 +12,10 @@ namespace autopar::search {
 /// (0 a node), or in one.
 int devices_of_a_node(int devices, int devices_per_node);
 
+/// Whether all axes within a node have one kind of link, and all across nodes; false where each
+/// axis has its own.
+bool has_like_links(const cost::DeviceModel& device);
+
 /// Every way to arrange the devices as a mesh: the ordered factorisations of their number, within
 /// DeviceMesh::max_axes, those of fewest axes first. Where there are several nodes of
 /// `devices_per_node` devices (0: no nodes), nodes and devices of a node are factorised apart,
@@ -19,9 +23,9 @@ int devices_of_a_node(int devices, int devices_per_node);
 /// the devices fill no whole number of nodes.
 std::vector<sharding::DeviceMesh> logical_meshes(int devices, int devices_per_node);
 
-/// Of logical meshes that differ only in the order of axes along like links, whose plans cost the
-/// same, one: which the finest mesh refines, if any, else the one whose sizes ascend. Fewest axes
-/// first.
+/// The logical meshes, fewest axes first, without those that differ from another one only in the
+/// order of axes along like links: their plans cost the same. Kept is the one that the finest mesh
+/// refines, if any, else the one whose sizes ascend.
 std::vector<sharding::DeviceMesh> meshes_to_search(int devices, const cost::DeviceModel& device);
 
 /// The devices of a stage and the ways to arrange them (Alpa, OSDI 22, section 5.2).

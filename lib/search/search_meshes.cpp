@@ -12,6 +12,7 @@
 #include "base/stopwatch.h"
 #include "search/coarse_plan.h"
 #include "search/first_plans.h"
+#include "search/logical_meshes.h"
 #include "search/mesh_order.h"
 #include "search/operator_bound.h"
 #include "search/search_by_descent.h"
@@ -179,10 +180,7 @@ struct MeshSearches {
   }
 
   /// Whether the bound of the finest mesh is one for all that it refines.
-  bool has_like_links() const {
-    const cost::DeviceModel& device = finest().front().cost->device();
-    return device.links.size() == 1 || device.gpus_per_node > 0;
-  }
+  bool finest_bounds_all() const { return has_like_links(finest().front().cost->device()); }
 
   /// No plan takes less on the finest mesh, nor on any that it refines.
   void bound_all(double seconds) {
@@ -195,7 +193,7 @@ struct MeshSearches {
 
   void bound_by_relaxation() {
     if (options.method != SearchMethod::ilp && !options.bound) return;
-    if (!has_like_links() || !has_symmetry(finest(), options) ||
+    if (!finest_bounds_all() || !has_symmetry(finest(), options) ||
         mesh_of(finest()).num_axes() > most_axes_of_relaxation ||
         !is_too_large_to_build(finest(), options))
       return;
@@ -207,7 +205,7 @@ struct MeshSearches {
   /// Searches the finest mesh at once where the best plan mostly is one of its relaxation's forms.
   /// Whether it did.
   bool search_finest() {
-    if (!best || mesh_of(finest()).num_axes() > most_axes_at_once || !has_like_links() ||
+    if (!best || mesh_of(finest()).num_axes() > most_axes_at_once || !finest_bounds_all() ||
         !has_symmetry(finest(), options))
       return false;
     const auto i = static_cast<std::size_t>(&finest() - meshes.data());

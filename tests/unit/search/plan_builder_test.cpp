@@ -184,8 +184,8 @@ TEST_CASE(
   search::SearchOptions options;
   options.memory = search::MemoryPolicy::unlimited();
   const search::PlanProblem built = build_plan_problem(graph, cost, options);
-  // Of the 41 specs of y that Relu reads, the others read the 29 without a share of the last
-  // dimension: these have 4,089 sets of one to three.
+  // Relu reads 41 specs of y, the others only the 29 without a share of the last dimension: there
+  // are 4,089 sets of one to three of these.
   const auto has_sets = [](const auto& node) { return node.costs.size() == 4089; };
   REQUIRE(std::ranges::count_if(built.problem.nodes, has_sets) == 1);
   std::mt19937 random(1);

@@ -168,7 +168,7 @@ TEST_CASE("bounds of repeated layers are close to what they cost") {
     bound = costs.lower_bound({2, 14, 3});
     costs.advance(run, 60);
   }
-  // Of two blocks, between which the bound has tensors lie as either wants them.
+  // The bound is a sum of two blocks', and between them tensors lie as either wants them.
   CHECK(static_cast<double>(bound) > 0.92 * static_cast<double>(costs.cost({2, 14, 3})));
 }
 
