@@ -21,19 +21,23 @@ Incumbent solve_subproblem(Subproblem subproblem, SolveContext& context);
 /// stop at the deadline), or by labels. nullopt where it is too large for all of them.
 std::optional<Incumbent> solve_exactly(const Subproblem& component, SolveContext& context);
 
-/// Where layers repeat, and the component is so large that it takes long to relax: improves the
-/// folded problem (repetition/folding.h) for a share of the time, and lets the portfolio begin with
-/// what that has found. False where nothing is folded.
-bool begin_folded(Portfolio& portfolio, const SolveContext& context);
+/// Where layers repeat: improves the folded problem (repetition/folding.h) for a share of the time,
+/// and lets the portfolio begin with what that has found. False where nothing is folded.
+/// `is_chain`: elimination at prices follows, which needs little more than prices.
+bool begin_folded(bool is_chain, Portfolio& portfolio, const SolveContext& context);
+
+/// Improves until the bound hardly rises: the relaxation's prices are near the best ones then.
+void find_prices(const Deadline& deadline, Portfolio& portfolio,
+                 const SolverParameters::Folded& tuning);
 
 /// Layers that repeat, and the elimination of all but a few nodes.
 struct ChainOfLayers {
   RepeatedLayers layers;
   HeldElimination elimination;
 };
-/// nullopt where too few layers repeat, or tables would be too large.
-std::optional<ChainOfLayers> find_chain(const AssignmentProblem& problem,
-                                        const SolverParameters::Sides& parameters);
+/// nullopt where too few layers repeat, or tables would be too large, or take too long.
+std::optional<ChainOfLayers> find_chain(const AssignmentProblem& problem, const Deadline& deadline,
+                                        const SolverParameters& parameters);
 
 /// Solves the problem at prices in place of its limits, beginning with the relaxation's, until two
 /// choices on either side of the limits cost the same and none costs less (Handler and Zang 1980),

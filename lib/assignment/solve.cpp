@@ -24,7 +24,11 @@ Incumbent alternate(const Subproblem& component, const std::optional<ChainOfLaye
   const SolverParameters& parameters = context.parameters();
   const double begin = context.clock.seconds;
   Portfolio portfolio(component, context.threads, context.options.seed, parameters);
-  if (begin_folded(portfolio, context) && chain) eliminate_at_prices(*chain, portfolio, context);
+  if (portfolio.seconds_to_relax() >= parameters.folded.least_seconds_to_relax) {
+    if (!begin_folded(chain.has_value(), portfolio, context) && chain)
+      find_prices(component.deadline.share(parameters.folded.share), portfolio, parameters.folded);
+    if (chain) eliminate_at_prices(*chain, portfolio, context);
+  }
   portfolio.begin_thriftily();
   const auto solve_rest = [&](Subproblem rest) {
     const Incumbent known = portfolio.incumbent();
@@ -68,7 +72,7 @@ Incumbent alternate(const Subproblem& component, const std::optional<ChainOfLaye
 Incumbent solve_component(Subproblem component, SolveContext& context) {
   std::optional<ChainOfLayers> chain;
   if (component.is_root && component.is_chain) {
-    chain = find_chain(component.problem, context.parameters().sides);
+    chain = find_chain(component.problem, component.deadline, context.parameters());
     component.is_chain = chain.has_value();
     if (!chain) return solve_subproblem(std::move(component), context);
   }

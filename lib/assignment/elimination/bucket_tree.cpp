@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <iterator>
 #include <queue>
 #include <set>
 #include <utility>
@@ -9,6 +10,12 @@
 namespace autopar::assignment {
 
 namespace {
+
+/// Nodes of more neighbours wait until they have fewer: their pairs would take long to count.
+constexpr std::size_t most_neighbours = 300;
+constexpr double wait = 1e300;
+/// What a neighbour counts, in parts of a pair.
+constexpr double part_of_pair = 1e-6;
 
 /// The graph that is left while nodes are eliminated; by node.
 struct EliminationGraph {
@@ -27,6 +34,17 @@ struct EliminationGraph {
   std::vector<std::vector<std::size_t>> children;  ///< buckets whose tables are over the node
   std::vector<char> is_gone;
 };
+
+/// What the pairs of neighbours of a node weigh that its elimination would make neighbours.
+double fill_of(int i, const EliminationGraph& graph, const auto& weight) {
+  const std::set<int>& neighbours = graph.neighbours[i];
+  if (neighbours.size() > most_neighbours) return wait;
+  double fill = 0;
+  for (auto j = neighbours.begin(); j != neighbours.end(); ++j)
+    for (auto k = std::next(j); k != neighbours.end(); ++k)
+      if (!graph.neighbours[*j].contains(*k)) fill += weight(*j, *k);
+  return fill;
+}
 
 /// Eliminates a node: its bucket, with this index, is over its neighbours, which become neighbours
 /// of each other.
@@ -63,26 +81,45 @@ std::optional<BucketTree> BucketTree::make(const AssignmentProblem& problem, con
     }
     return cells;
   };
+  // The least is next.
+  const auto rank = [&](int i) {
+    const double cells = cells_of(i);
+    const auto pairs = [&](int j, int k) {
+      return static_cast<double>(tree.strategies(j)) * static_cast<double>(tree.strategies(k));
+    };
+    const auto one = [](int, int) { return 1.0; };
+    switch (limits.order) {
+      case EliminationOrder::smallest_tables:
+        return cells / static_cast<double>(tree.strategies(i)) + fill_of(i, graph, pairs);
+      case EliminationOrder::least_fill:
+        return fill_of(i, graph, one) +
+               part_of_pair * static_cast<double>(graph.neighbours[i].size());
+      case EliminationOrder::fewest_cells:
+        break;
+    }
+    return cells;
+  };
   using Entry = std::pair<double, int>;
   std::priority_queue<Entry, std::vector<Entry>, std::greater<>> queue;
-  for (int i = 0; i < std::ssize(problem.nodes); ++i) queue.emplace(cells_of(i), i);
+  for (int i = 0; i < std::ssize(problem.nodes); ++i) queue.emplace(rank(i), i);
   std::optional<std::size_t> root;
   double cells_left = limits.most_cells;
   while (!queue.empty()) {
-    const auto [cells, i] = queue.top();
+    const auto [known, i] = queue.top();
     queue.pop();
     if (graph.is_gone[i]) continue;
-    if (const double now = cells_of(i); now > cells) {
+    if (const double now = rank(i); now > known) {
       queue.emplace(now, i);
       continue;
     }
+    const double cells = cells_of(i);
     cells_left -= cells;
     if (cells_left < 0 || cells > limits.most_cells_of_a_table || limits.deadline.is_over()) {
       return std::nullopt;
     }
     const std::size_t index = tree.buckets_.size();
     Bucket bucket = eliminate(i, index, graph);
-    for (const int j : bucket.separator()) queue.emplace(cells_of(j), j);
+    for (const int j : bucket.separator()) queue.emplace(rank(j), j);
     // The other neighbours do not sum the tables that are summed here.
     for (const std::size_t child : bucket.children) {
       for (const int j : tree.buckets_[child].separator()) {

@@ -20,12 +20,23 @@ struct Bucket {
   std::span<const int> separator() const { return std::span(nodes).first(nodes.size() - 1); }
 };
 
+/// Which node is eliminated next (Kjaerulff 1990); none of the rules is best on all graphs.
+enum class EliminationOrder {
+  fewest_cells,     ///< the cells of its table times its own strategies are fewest
+  smallest_tables,  ///< those of its table, and of pairs that become neighbours, are fewest
+  least_fill        ///< the fewest pairs become neighbours
+};
+inline constexpr EliminationOrder elimination_orders[] = {EliminationOrder::fewest_cells,
+                                                          EliminationOrder::smallest_tables,
+                                                          EliminationOrder::least_fill};
+
 /// The order of bucket elimination (Dechter 1999): one node after the other is replaced by a table
-/// over its neighbours' strategies, always the one whose table is smallest. On graphs of small
-/// treewidth all tables stay small. The problem must outlive it.
+/// over its neighbours' strategies. On graphs of small treewidth all tables stay small. The problem
+/// must outlive it.
 class BucketTree {
  public:
   struct Limits {
+    EliminationOrder order = EliminationOrder::fewest_cells;
     double most_cells_of_a_table = 1e18;
     double most_cells = 1e18;  ///< in all tables together
     Deadline deadline = {};

@@ -1,5 +1,6 @@
 #include "assignment/elimination/elimination.h"
 
+#include <algorithm>
 #include <memory>
 #include <utility>
 
@@ -14,12 +15,9 @@ namespace {
 /// Sums between two looks at the deadline.
 constexpr double sums_between_looks = 1e7;
 
-/// By the strategies of a bucket's separator.
-struct Table {
-  CostTable costs;           ///< the least of the bucket's subtree
-  std::vector<int> answers;  ///< the strategy of its node that has it
-};
-using Tables = std::vector<std::shared_ptr<const Table>>;
+/// By bucket, the least cost of its subtree by the strategies of its separator. Which strategy of
+/// its node has it is found again where it is asked for: that is one cell of each table.
+using Tables = std::vector<std::shared_ptr<const CostTable>>;
 
 AUTOPAR_SIMD_CLONES
 void add(const Cost* costs, const Cost* more, std::size_t count, Cost* sums) {
@@ -30,9 +28,12 @@ void add(const Cost* costs, const Cost* more, std::size_t count, Cost* sums) {
 }
 
 AUTOPAR_SIMD_CLONES
-Cost least_of(const Cost* costs, std::size_t count) {
+Cost least_sum(const Cost* costs, const Cost* more, std::size_t count) {
   Cost least = impossible;
-  for (std::size_t s = 0; s < count; ++s) least = costs[s] < least ? costs[s] : least;
+  for (std::size_t s = 0; s < count; ++s) {
+    const Cost sum = costs[s] + more[s];
+    least = sum < least ? sum : least;
+  }
   return least;
 }
 
@@ -64,8 +65,7 @@ class BucketSum {
     digits_.resize(strategies_.size());
     levels_.resize(strategies_.size() + 1);
     sums_.assign(levels_.size(), std::vector<Cost>(own_));
-    answer_.answers.resize(tree.cells(bucket));
-    costs_.resize(tree.cells(bucket));
+    costs_.reserve(tree.cells(bucket));
     const auto strides = tree.strides(bucket);
     std::size_t table = 0;
     for (const std::size_t k : bucket.edges) {
@@ -76,19 +76,21 @@ class BucketSum {
     for (const std::size_t child : bucket.children) {
       // Another component's table, at the root, is one number.
       const bool is_number = tree.buckets()[child].separator().empty();
-      add_summand(is_number ? std::vector(own_, tables[child]->costs[0]) : tables[child]->costs,
-                  strides, table++, 1);
+      add_summand(is_number ? std::vector(own_, (*tables[child])[0]) : *tables[child], strides,
+                  table++, 1);
     }
     sums_[0] = problem.nodes[bucket.node].costs;
     for (const Summand& summand : levels_[0]) add_to(sums_[0], summand, 0, sums_[0]);
   }
 
   /// nullopt where the deadline came.
-  std::optional<Table> run() {
-    descend(0);
+  std::optional<CostTable> run() {
+    if (strategies_.empty())
+      costs_.push_back(std::ranges::min(sums_[0]));
+    else
+      descend(0);
     if (is_over_) return std::nullopt;
-    answer_.costs = std::move(costs_);
-    return std::move(answer_);
+    return CostTable(std::move(costs_));
   }
 
  private:
@@ -105,15 +107,20 @@ class BucketSum {
     levels_[level].push_back(std::move(summand));
   }
 
-  void add_to(const std::vector<Cost>& costs, const Summand& summand, std::size_t level,
-              std::vector<Cost>& sums) const {
+  /// The row of own strategies at the digits of the first so many levels.
+  const Cost* row_of(const Summand& summand, std::size_t level) const {
     std::size_t place = 0;
     for (std::size_t k = 0; k < level; ++k) place += digits_[k] * summand.steps[k];
-    add(costs.data(), summand.costs.begin() + place, own_, sums.data());
+    return summand.costs.begin() + place;
+  }
+
+  void add_to(const std::vector<Cost>& costs, const Summand& summand, std::size_t level,
+              std::vector<Cost>& sums) const {
+    add(costs.data(), row_of(summand, level), own_, sums.data());
   }
 
   void descend(std::size_t level) {
-    if (level == strategies_.size()) return finish_cell(sums_[level]);
+    if (level + 1 == strategies_.size()) return fill_cells(level);
     const auto& summands = levels_[level + 1];
     for (std::size_t digit = 0; digit < strategies_[level] && !is_over_; ++digit) {
       digits_[level] = digit;
@@ -124,13 +131,21 @@ class BucketSum {
     }
   }
 
-  void finish_cell(const std::vector<Cost>& sums) {
-    const Cost least = least_of(sums.data(), own_);
-    std::size_t best = 0;
-    while (best + 1 < own_ && sums[best] != least) ++best;
-    costs_[cell_] = least;
-    answer_.answers[cell_++] = static_cast<int>(best);
-    since_look_ += static_cast<double>(own_);
+  /// The cells along the last node of the separator: its last summand is added on the way.
+  void fill_cells(std::size_t level) {
+    const auto& summands = levels_[level + 1];
+    if (summands.empty()) {
+      costs_.insert(costs_.end(), strategies_[level], std::ranges::min(sums_[level]));
+    } else {
+      for (std::size_t digit = 0; digit < strategies_[level]; ++digit) {
+        digits_[level] = digit;
+        std::size_t from = level;
+        for (std::size_t k = 0; k + 1 < summands.size(); ++k, from = level + 1)
+          add_to(sums_[from], summands[k], level + 1, sums_[level + 1]);
+        costs_.push_back(least_sum(sums_[from].data(), row_of(summands.back(), level + 1), own_));
+      }
+    }
+    since_look_ += static_cast<double>(own_ * strategies_[level]);
     if (since_look_ < sums_between_looks) return;
     since_look_ = 0;
     is_over_ = deadline_.is_over();
@@ -143,8 +158,6 @@ class BucketSum {
   std::vector<std::vector<Cost>> sums_;       ///< by level and own strategy
   std::vector<std::size_t> digits_;           ///< the separator's nodes' strategies at present
   std::vector<Cost> costs_;
-  Table answer_;
-  std::size_t cell_ = 0;
   double since_look_ = 0;
   bool is_over_ = false;
 };
@@ -159,6 +172,32 @@ MemoKey key_of(const AssignmentProblem& problem, const BucketTree& tree, const B
   return key;
 }
 
+/// Chooses the node's first strategy that costs least with what is chosen of its separator.
+void choose_strategy(const AssignmentProblem& problem, const BucketTree& tree, const Bucket& bucket,
+                     const Tables& tables, Choice& choice) {
+  const std::vector<Cost>& own = problem.nodes[bucket.node].costs;
+  int best = 0;
+  Cost least = impossible;
+  for (int s = 0; s < std::ssize(own); ++s) {
+    choice[bucket.node] = s;
+    Cost cost = own[s];
+    for (const std::size_t k : bucket.edges) {
+      const auto& [a, b, costs] = problem.edges[k];
+      cost = plus(cost, costs[choice[a] * tree.strategies(b) + choice[b]]);
+    }
+    for (const std::size_t child : bucket.children) {
+      std::size_t cell = 0;
+      for (const int i : tree.buckets()[child].separator())
+        cell = cell * tree.strategies(i) + choice[i];
+      cost = plus(cost, (*tables[child])[cell]);
+    }
+    if (cost >= least) continue;
+    least = cost;
+    best = s;
+  }
+  choice[bucket.node] = best;
+}
+
 double cells_of(const BucketTree& tree, const Bucket& bucket) {
   return static_cast<double>(tree.cells(bucket)) *
          static_cast<double>(tree.strategies(bucket.node));
@@ -166,8 +205,9 @@ double cells_of(const BucketTree& tree, const Bucket& bucket) {
 
 }  // namespace
 
-std::optional<double> cells_to_eliminate(const AssignmentProblem& problem, double most_cells) {
-  auto tree = BucketTree::make(problem, {.most_cells = most_cells});
+std::optional<double> cells_to_eliminate(const AssignmentProblem& problem, double most_cells,
+                                         EliminationOrder order) {
+  auto tree = BucketTree::make(problem, {.order = order, .most_cells = most_cells});
   if (!tree) return std::nullopt;
   tree->put_parents_last();
   double cells = 0;
@@ -186,33 +226,30 @@ std::optional<double> cells_to_eliminate(const AssignmentProblem& problem, doubl
 
 std::optional<Choice> choose_by_elimination(const AssignmentProblem& problem,
                                             const EliminationLimits& limits, double* looked_at) {
-  auto tree = BucketTree::make(problem, {.most_cells_of_a_table = limits.most_cells_of_a_table,
+  auto tree = BucketTree::make(problem, {.order = limits.order,
+                                         .most_cells_of_a_table = limits.most_cells_of_a_table,
                                          .deadline = limits.deadline});
   if (!tree) return std::nullopt;
   tree->put_parents_last();
   // Isomorphic parts have the same tables.
-  Memo<Table> memo;
+  Memo<CostTable> memo;
   Tables tables;
   for (const Bucket& bucket : tree->buckets()) {
     bool is_over = false;
     MemoKey key = key_of(problem, *tree, bucket);
-    for (const std::size_t child : bucket.children) key.add(tables[child]->costs);
+    for (const std::size_t child : bucket.children) key.add(*tables[child]);
     tables.push_back(memo.get(key, [&] {
       if (looked_at) *looked_at += cells_of(*tree, bucket);
       auto table = BucketSum(problem, *tree, bucket, tables, limits.deadline).run();
       is_over = !table;
-      return table.value_or(Table{});
+      return table.value_or(CostTable());
     }));
     if (is_over) return std::nullopt;
   }
-  if (!tables.empty() && tables.back()->costs[0] >= impossible) return std::nullopt;
+  if (!tables.empty() && (*tables.back())[0] >= impossible) return std::nullopt;
   Choice choice(problem.nodes.size(), 0);
-  for (std::size_t k = tables.size(); k-- > 0;) {
-    const Bucket& bucket = tree->buckets()[k];
-    std::size_t index = 0;
-    for (const int j : bucket.separator()) index = index * tree->strategies(j) + choice[j];
-    choice[bucket.node] = tables[k]->answers[index];
-  }
+  for (std::size_t k = tables.size(); k-- > 0;)
+    choose_strategy(problem, *tree, tree->buckets()[k], tables, choice);
   return choice;
 }
 

@@ -3,11 +3,12 @@
 #include <optional>
 #include <vector>
 
-#include "assignment/assignment_problem.h"
+#include "assignment/elimination/bucket_tree.h"
 
 namespace autopar::assignment {
 
 struct EliminationLimits {
+  EliminationOrder order = EliminationOrder::fewest_cells;
   double most_cells_of_a_table = 1e18;
   Deadline deadline = {};
 };
@@ -23,6 +24,7 @@ std::optional<Choice> choose_by_elimination(const AssignmentProblem& problem,
 
 /// The cells that it would fill. nullopt where all tables together, those of isomorphic parts each
 /// counted, would have more than `most_cells`.
-std::optional<double> cells_to_eliminate(const AssignmentProblem& problem, double most_cells);
+std::optional<double> cells_to_eliminate(const AssignmentProblem& problem, double most_cells,
+                                         EliminationOrder order = EliminationOrder::fewest_cells);
 
 }  // namespace autopar::assignment

@@ -11,10 +11,30 @@ namespace autopar::assignment {
 
 namespace {
 
+/// A node is not held where that takes no more than so many times the cells, if they are not few.
+constexpr double most_growth = 2;
+
 void remove_edges(AssignmentProblem& problem, const std::vector<char>& is_held) {
   std::erase_if(problem.edges, [&](const AssignmentProblem::Edge& edge) {
     return is_held[edge.a] || is_held[edge.b];
   });
+}
+
+struct OrderedCells {
+  EliminationOrder order;
+  double cells;
+};
+
+/// The order of the fewest cells; nullopt where all have more than the limits.
+std::optional<OrderedCells> least_cells(const AssignmentProblem& problem,
+                                        const HeldElimination::Limits& limits) {
+  std::optional<OrderedCells> best;
+  for (const EliminationOrder order : elimination_orders) {
+    const auto cells = cells_to_eliminate(problem, limits.most_cells_of_all, order);
+    if (cells && *cells <= limits.most_cells && (!best || *cells < best->cells))
+      best = {order, *cells};
+  }
+  return best;
 }
 
 }  // namespace
@@ -28,19 +48,24 @@ std::optional<HeldElimination> HeldElimination::make(const AssignmentProblem& pr
   std::iota(by_edges.begin(), by_edges.end(), 0);
   std::ranges::stable_sort(by_edges, std::greater<>(),
                            [&](int i) { return made.links_[i].size(); });
-  const auto is_enough = [&](int count) {
-    std::ranges::fill(made.is_held_, 0);
-    for (int k = 0; k < count; ++k) made.is_held_[by_edges[k]] = 1;
+  const auto cells_with = [&](int count) {
+    std::vector<char> is_held(problem.nodes.size(), 0);
+    for (int k = 0; k < count; ++k) is_held[by_edges[k]] = 1;
     AssignmentProblem left = problem;
-    remove_edges(left, made.is_held_);
-    const auto cells = cells_to_eliminate(left, limits.most_cells_of_all);
-    return cells && *cells <= limits.most_cells;
+    remove_edges(left, is_held);
+    return least_cells(left, limits);
   };
-  int fewest = std::min(limits.most_held, static_cast<int>(by_edges.size()));
-  if (!is_enough(fewest)) return std::nullopt;
-  while (fewest > 0 && is_enough(fewest - 1)) --fewest;
-  is_enough(fewest);
-  made.held_.assign(by_edges.begin(), by_edges.begin() + fewest);
+  int held = std::min(limits.most_held, static_cast<int>(by_edges.size()));
+  auto best = cells_with(held);
+  if (!best) return std::nullopt;
+  for (; held > 0; --held) {
+    const auto one_less = cells_with(held - 1);
+    if (!one_less || one_less->cells > std::max(limits.few_cells, most_growth * best->cells)) break;
+    best = one_less;
+  }
+  made.order_ = best->order;
+  made.held_.assign(by_edges.begin(), by_edges.begin() + held);
+  for (const int i : made.held_) made.is_held_[i] = 1;
   return made;
 }
 
@@ -49,6 +74,12 @@ AssignmentProblem HeldElimination::without_held(const AssignmentProblem& problem
   for (const int i : held_) left.nodes[i].costs = {0};
   remove_edges(left, is_held_);
   return left;
+}
+
+std::optional<Choice> HeldElimination::eliminate(const AssignmentProblem& left,
+                                                 const Deadline& deadline,
+                                                 double& looked_at) const {
+  return choose_by_elimination(left, {.order = order_, .deadline = deadline}, &looked_at);
 }
 
 HeldElimination::Relaxed HeldElimination::relaxed(const AssignmentProblem& problem,
@@ -72,7 +103,7 @@ HeldElimination::Relaxed HeldElimination::relaxed(const AssignmentProblem& probl
       for (std::size_t t = 0; t < costs.size(); ++t) costs[t] = plus(costs[t], least[t]);
     }
   }
-  auto choice = choose_by_elimination(left, {.deadline = deadline}, &looked_at);
+  auto choice = eliminate(left, deadline, looked_at);
   if (!choice) return {};
   Relaxed made{std::move(*choice), 0};
   made.bound = cost_of(left, made.choice);
@@ -92,7 +123,7 @@ Choice HeldElimination::complete(const AssignmentProblem& problem, const Choice&
                                             static_cast<std::size_t>(start[i]), t));
     }
   }
-  auto choice = choose_by_elimination(left, {.deadline = deadline}, &looked_at);
+  auto choice = eliminate(left, deadline, looked_at);
   if (!choice) return {};
   for (const int i : held_) (*choice)[i] = start[i];
   return std::move(*choice);

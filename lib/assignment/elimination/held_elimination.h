@@ -3,7 +3,7 @@
 #include <optional>
 #include <vector>
 
-#include "assignment/assignment_problem.h"
+#include "assignment/elimination/bucket_tree.h"
 
 namespace autopar::assignment {
 
@@ -16,10 +16,11 @@ class HeldElimination {
   struct Limits {
     int most_held = 0;
     double most_cells = 1e18;         ///< to fill, isomorphic parts counted once
+    double few_cells = 1e18;          ///< that are soon filled
     double most_cells_of_all = 1e18;  ///< each counted
   };
-  /// Holds the nodes of most edges, as few as leave tables within the limits. nullopt where none
-  /// do.
+  /// Holds the nodes of most edges, as few as leave few cells, or more where each of these makes
+  /// them far fewer, in the best of the orders. nullopt where there are more cells than the most.
   static std::optional<HeldElimination> make(const AssignmentProblem& problem,
                                              const Limits& limits);
 
@@ -42,11 +43,15 @@ class HeldElimination {
   bool move_held(const AssignmentProblem& problem, Choice& choice) const;
 
  private:
+  /// The choice of the problem that is left without the held nodes.
+  std::optional<Choice> eliminate(const AssignmentProblem& left, const Deadline& deadline,
+                                  double& looked_at) const;
   AssignmentProblem without_held(const AssignmentProblem& problem) const;
 
   Links links_;
   std::vector<int> held_;
   std::vector<char> is_held_;  ///< by node
+  EliminationOrder order_ = EliminationOrder::fewest_cells;
 };
 
 }  // namespace autopar::assignment

@@ -116,7 +116,8 @@ struct Answer {
 };
 
 Answer answer_at(double price, const AssignmentProblem& problem, const PricedChoices& known,
-                 const HeldElimination& elimination, int most_rounds, const Deadline& deadline) {
+                 const HeldElimination& elimination, const SolverParameters::Sides& tuning,
+                 const Deadline& deadline) {
   const UsagePrices usage = known.usage_at(price);
   const AssignmentProblem at_price = priced(problem, usage);
   Answer answer;
@@ -124,7 +125,11 @@ Answer answer_at(double price, const AssignmentProblem& problem, const PricedCho
   if (relaxed.choice.empty()) return answer;
   answer.bound = saturated(WideCost{relaxed.bound} - static_cast<WideCost>(usage.limits_cost()));
   Choice choice = std::move(relaxed.choice);
-  for (int round = 0; round < most_rounds && !choice.empty() && !deadline.is_over(); ++round) {
+  answer.choices.push_back(choice);
+  const auto gap = static_cast<double>(cost_of(at_price, choice) - relaxed.bound);
+  if (gap <= tuning.least_gap_to_move * static_cast<double>(relaxed.bound)) return answer;
+  for (int round = 0; round < tuning.most_moves && !choice.empty() && !deadline.is_over();
+       ++round) {
     choice = elimination.complete(at_price, choice, deadline, answer.looked_at);
     if (choice.empty()) break;
     answer.choices.push_back(choice);
@@ -138,12 +143,12 @@ void ask_at(const std::vector<double>& prices, const HeldElimination& eliminatio
             const Deadline& deadline, PricedChoices& known, Portfolio& portfolio,
             const SolveContext& context) {
   const AssignmentProblem& problem = portfolio.component().problem;
-  const int most_moves = context.parameters().sides.most_moves;
+  const SolverParameters::Sides& tuning = context.parameters().sides;
   std::vector<Answer> answers(prices.size());
   in_parallel(
       prices.size(),
       [&](std::size_t k) {
-        answers[k] = answer_at(prices[k], problem, known, elimination, most_moves, deadline);
+        answers[k] = answer_at(prices[k], problem, known, elimination, tuning, deadline);
       },
       static_cast<std::size_t>(context.threads));
   for (const Answer& answer : answers) {
@@ -152,7 +157,7 @@ void ask_at(const std::vector<double>& prices, const HeldElimination& eliminatio
       known.add(choice);
       portfolio.offer(choice);
     }
-    deadline.count(answer.looked_at / context.parameters().work.costs_a_second);
+    deadline.count(answer.looked_at / context.parameters().work.sums_a_second);
   }
 }
 
@@ -162,7 +167,8 @@ PricedChoices find_sides(const HeldElimination& elimination, const Deadline& dea
   const SolverParameters::Sides& tuning = context.parameters().sides;
   PricedChoices known(portfolio.component().problem, portfolio.relaxation().prices());
   known.add(portfolio.choice());
-  std::vector<double> prices{1 / tuning.falling, tuning.falling};
+  double factor = tuning.falling;
+  std::vector<double> prices{1 / factor, factor};
   if (!known.has_price()) prices = {1};
   for (int round = 0; round < tuning.most_rounds; ++round) {
     const auto before = known.sides();
@@ -170,26 +176,32 @@ PricedChoices find_sides(const HeldElimination& elimination, const Deadline& dea
     if (deadline.is_over() || portfolio.is_finished() || !known.has_price()) break;
     const auto sides = known.sides();
     if (before && before->price() == sides->price()) break;
+    factor *= factor;
     if (sides)
       prices = {sides->price()};
     else if (known.is_any_within())
-      prices = {prices.back() * tuning.falling};
+      prices = {prices.back() * factor, prices.back() * factor * factor};
     else
-      prices = {prices.front() / tuning.falling};
+      prices = {prices.front() / factor / factor, prices.front() / factor};
   }
   return known;
 }
 
 }  // namespace
 
-std::optional<ChainOfLayers> find_chain(const AssignmentProblem& problem,
-                                        const SolverParameters::Sides& parameters) {
-  auto layers = find_repeated_layers(problem, parameters.least_layers);
+std::optional<ChainOfLayers> find_chain(const AssignmentProblem& problem, const Deadline& deadline,
+                                        const SolverParameters& parameters) {
+  const SolverParameters::Sides& tuning = parameters.sides;
+  auto layers = find_repeated_layers(problem, tuning.least_layers);
   if (!layers) return std::nullopt;
+  const double seconds =
+      tuning.share_of_elimination * std::min(deadline.left(), deadline.work_left());
+  const double most_cells = std::min(tuning.most_cells, seconds * parameters.work.sums_a_second);
   auto elimination =
-      HeldElimination::make(problem, {.most_held = parameters.most_held,
-                                      .most_cells = parameters.most_cells,
-                                      .most_cells_of_all = parameters.most_cells_of_all});
+      HeldElimination::make(problem, {.most_held = tuning.most_held,
+                                      .most_cells = most_cells,
+                                      .few_cells = std::min(tuning.few_cells, most_cells),
+                                      .most_cells_of_all = tuning.most_cells_of_all});
   if (!elimination) return std::nullopt;
   return ChainOfLayers{std::move(*layers), std::move(*elimination)};
 }

@@ -1,6 +1,7 @@
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "assignment/phases.h"
 #include "assignment/repetition/folding.h"
@@ -24,6 +25,10 @@ double few_strategies(const Portfolio& portfolio, const SolverParameters& parame
   return parameters.fixing.few_strategies * count_strategies(portfolio.component().problem);
 }
 
+bool is_idle(Portfolio& portfolio, const SolverParameters::Folded& tuning) {
+  return portfolio.relaxation().is_stuck() && portfolio.idle_rounds() >= tuning.most_idle_rounds;
+}
+
 }  // namespace
 
 bool is_near_end(const Portfolio& portfolio, const SolveContext& context) {
@@ -41,10 +46,21 @@ void log_progress(const Portfolio& portfolio, const Subproblem& rest) {
       rest.deadline.left());
 }
 
-bool begin_folded(Portfolio& portfolio, const SolveContext& context) {
+void find_prices(const Deadline& deadline, Portfolio& portfolio,
+                 const SolverParameters::Folded& tuning) {
+  Cost before = 0;
+  const auto is_near = [&] {
+    const Cost gain = portfolio.bound() - std::exchange(before, portfolio.bound());
+    return is_known(portfolio.goal()) &&
+           static_cast<double>(gain) < tuning.least_gain * static_cast<double>(portfolio.bound());
+  };
+  while (!portfolio.run(deadline, true, 1) && !is_near() && !is_idle(portfolio, tuning)) {
+  }
+}
+
+bool begin_folded(bool is_chain, Portfolio& portfolio, const SolveContext& context) {
   const SolverParameters::Folded& tuning = context.parameters().folded;
   const Subproblem& component = portfolio.component();
-  if (portfolio.seconds_to_relax() < tuning.least_seconds_to_relax) return false;
   const auto folding = Folding::make(component.problem);
   if (!folding) return false;
   Subproblem folded{.problem = folding->problem(),
@@ -53,11 +69,15 @@ bool begin_folded(Portfolio& portfolio, const SolveContext& context) {
                     .deadline = component.deadline.share(tuning.share),
                     .patience = component.patience,
                     .is_root = false};
-  Portfolio few(folded, context.threads, context.options.seed, context.parameters());
+  SolverParameters parameters = context.parameters();
+  if (is_chain) parameters.portfolio.share_of_recombination *= tuning.part_of_recombination;
+  Portfolio few(folded, context.threads, context.options.seed, parameters);
   // The whole's searches go on from it: no need to wait for its own to be stuck.
-  while (!few.run(folded.deadline, true, 1) &&
-         !(few.relaxation().is_stuck() && few.idle_rounds() >= tuning.most_idle_rounds)) {
-  }
+  if (is_chain)
+    find_prices(folded.deadline, few, tuning);
+  else
+    while (!few.run(folded.deadline, true, 1) && !is_idle(few, tuning)) {
+    }
   portfolio.start_from(few, *folding);
   return true;
 }

@@ -92,7 +92,7 @@ TEST_CASE("elimination at prices bounds a chain of layers tightly, and mixes lay
     Portfolio portfolio(component, 2, 1);
     const Deadline some_work = component.deadline.within_work(0.01);
     portfolio.relaxation().advance(1e7, impossible, some_work);
-    const auto chain = find_chain(problem, options.parameters.sides);
+    const auto chain = find_chain(problem, component.deadline, options.parameters);
     REQUIRE(chain);
     eliminate_at_prices(*chain, portfolio, context);
     CHECK(clock.seconds > 0);
@@ -117,17 +117,18 @@ TEST_CASE(
   SolveContext context{options, clock, 1};
   const Subproblem component{.problem = problem, .deadline = Deadline(1e9, clock)};
   Portfolio portfolio(component, 1, 1);
-  const auto chain = find_chain(problem, options.parameters.sides);
+  const auto chain = find_chain(problem, component.deadline, options.parameters);
   REQUIRE(chain);
   eliminate_at_prices(*chain, portfolio, context);
   CHECK(portfolio.cost() == optimum);
   CHECK(portfolio.bound() <= optimum);
   CHECK(static_cast<double>(portfolio.bound()) > 0.99 * static_cast<double>(optimum));
 
-  SolverParameters::Sides small_tables;
-  small_tables.most_cells = 10;
-  CHECK(!find_chain(problem, small_tables));
-  SolverParameters::Sides many_layers;
-  many_layers.least_layers = 25;
-  CHECK(!find_chain(problem, many_layers));
+  SolverParameters small_tables;
+  small_tables.sides.most_cells = 10;
+  CHECK(!find_chain(problem, component.deadline, small_tables));
+  CHECK(!find_chain(problem, component.deadline.within_work(1e-9), options.parameters));
+  SolverParameters many_layers;
+  many_layers.sides.least_layers = 25;
+  CHECK(!find_chain(problem, component.deadline, many_layers));
 }

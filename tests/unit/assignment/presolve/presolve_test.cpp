@@ -106,10 +106,14 @@ TEST_CASE("elimination equals brute force, and declines tables that are too larg
   for (int round = 0; round < 500; ++round) {
     const AssignmentProblem problem = without_limits(random_problem(random));
     const Solution truth = solve_by_brute_force(problem);
-    const auto choice = choose_by_elimination(problem);
-    CAPTURE(round);
-    REQUIRE(choice.has_value() == (truth.status == Status::optimal));
-    if (choice) REQUIRE(cost_of(problem, *choice) == truth.cost);
+    for (const EliminationOrder order : elimination_orders) {
+      double cells = 0;
+      const auto choice = choose_by_elimination(problem, {.order = order}, &cells);
+      CAPTURE(round, static_cast<int>(order));
+      CHECK(cells_to_eliminate(problem, 1e9, order) == cells);
+      REQUIRE(choice.has_value() == (truth.status == Status::optimal));
+      if (choice) REQUIRE(cost_of(problem, *choice) == truth.cost);
+    }
   }
   AssignmentProblem clique;
   for (int i = 0; i < 8; ++i) {
