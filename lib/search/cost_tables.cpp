@@ -1,6 +1,5 @@
 #include "search/cost_tables.h"
 
-#include <bit>
 #include <cmath>
 
 #include "assignment/cost_table.h"
@@ -23,16 +22,31 @@ const SpecList* CostTables::specs(const OperatorStrategies& strategies, std::siz
   return list = shared(std::move(specs));
 }
 
-const TensorVersions& CostTables::versions(const std::vector<const SpecList*>& read,
-                                           const std::vector<int>& kinds) {
-  const auto [entry, is_new] = versions_.try_emplace({read, kinds});
-  if (is_new) entry->second = tensor_versions(read, kinds);
+const TensorVersions& CostTables::counted_versions(const std::vector<const SpecList*>& read,
+                                                   const std::vector<int>& kinds) {
+  const auto [entry, is_new] = counted_versions_.try_emplace({read, kinds});
+  if (is_new) entry->second = search::counted_versions(read, kinds);
   return entry->second;
 }
 
-const TensorVersions& CostTables::shared_versions(const std::vector<const SpecList*>& read) {
-  const auto [entry, is_new] = shared_versions_.try_emplace(read);
-  if (is_new) entry->second = search::shared_versions(read);
+const TensorVersions& CostTables::versions(const std::vector<const SpecList*>& read,
+                                           const SpecList* made) {
+  const auto [entry, is_new] = versions_.try_emplace({read, made});
+  if (is_new) entry->second = tensor_versions(read, *made);
+  return entry->second;
+}
+
+const TensorVersions& CostTables::shared_versions(const std::vector<const SpecList*>& read,
+                                                  const SpecList* made) {
+  const auto [entry, is_new] = shared_versions_.try_emplace({read, made});
+  if (is_new) entry->second = search::shared_versions(read, *made);
+  return entry->second;
+}
+
+const TensorVersions& CostTables::relaxed_versions(const std::vector<const SpecList*>& read,
+                                                   const SpecList* made) {
+  const auto [entry, is_new] = relaxed_versions_.try_emplace({read, made});
+  if (is_new) entry->second = search::relaxed_versions(read, *made);
   return entry->second;
 }
 
@@ -54,10 +68,12 @@ CostTable CostTables::making(const Value& value, const SpecList* made,
         std::span(all).subspan(m * versions.specs.size(), versions.specs.size());
     for (std::size_t set = 0; set < versions.sets.size(); ++set) {
       Cost sum = versions.can_make(from, set) ? 0 : assignment::impossible;
-      for (std::uint64_t left = versions.sets[set].specs; left != 0; left &= left - 1)
-        sum = assignment::plus(sum, each[static_cast<std::size_t>(std::countr_zero(left))]);
+      for (const std::size_t spec : versions.sets[set].specs)
+        sum = assignment::plus(sum, each[spec]);
       costs.push_back(sum);
     }
+    for (const TensorShardSpec& own : versions.alone)
+      costs.push_back(own == from ? 0 : assignment::impossible);
   }
   return table = std::move(costs);
 }
@@ -72,8 +88,9 @@ CostTable CostTables::making_alone(const Value& value, const SpecList* made, con
   return table = std::move(costs);
 }
 
-CostTable CostTables::reading(const TensorVersions& versions, const SpecList* read) {
-  CostTable& table = reading_[{&versions, read}];
+CostTable CostTables::reading(const Value& value, const TensorVersions& versions,
+                              const SpecList* read) {
+  CostTable& table = reading_[{&versions, read, {value.shape, value.type}}];
   if (!table.empty()) return table;
   std::vector<Cost> costs;
   for (std::size_t set = 0; set < versions.sets.size(); ++set) {
@@ -81,6 +98,15 @@ CostTable CostTables::reading(const TensorVersions& versions, const SpecList* re
       const bool can_read = !versions.has(spec) || versions.is_in(versions.index_of(spec), set);
       costs.push_back(can_read ? 0 : assignment::impossible);
     }
+  }
+  const std::vector<Cost> copies = connect_costs(value, versions.alone, *read);
+  for (std::size_t cell = 0; cell < copies.size(); ++cell) {
+    const Cost copy = copies[cell];
+    const bool is_shared = versions.has((*read)[cell % read->size()]);
+    if (!is_shared)
+      costs.push_back(0);  // making_alone has its price
+    else
+      costs.push_back(copy < assignment::impossible ? copy / versions.readers_of_copy : copy);
   }
   return table = std::move(costs);
 }

@@ -28,22 +28,28 @@ class CostTables {
   /// By strategy, the specs of a place among `tensors`, the inputs or the outputs.
   const SpecList* specs(const OperatorStrategies& strategies, std::size_t place,
                         SpecList sharding::OpShardSpec::*tensors);
-  /// As tensor_versions makes them.
-  const TensorVersions& versions(const std::vector<const SpecList*>& read,
-                                 const std::vector<int>& kinds);
-  const TensorVersions& shared_versions(const std::vector<const SpecList*>& read);
+  /// As tensor_versions.h makes them.
+  const TensorVersions& counted_versions(const std::vector<const SpecList*>& read,
+                                         const std::vector<int>& kinds);
+  const TensorVersions& versions(const std::vector<const SpecList*>& read, const SpecList* made);
+  const TensorVersions& shared_versions(const std::vector<const SpecList*>& read,
+                                        const SpecList* made);
+  const TensorVersions& relaxed_versions(const std::vector<const SpecList*>& read,
+                                         const SpecList* made);
 
   /// Producer and only reader.
   assignment::CostTable connecting(const graph::Value& value, const SpecList* made,
                                    const SpecList* read);
-  /// Producer and set: the price of making what the set has more.
+  /// Producer and way: the price of making what the set has more.
   assignment::CostTable making(const graph::Value& value, const SpecList* made,
                                const TensorVersions& versions);
   /// Producer and one of several readers: the price of what it alone may read.
   assignment::CostTable making_alone(const graph::Value& value, const SpecList* made,
                                      const SpecList* read, const TensorVersions& versions);
-  /// Set and reader: impossible where the set lacks what is read and others may read, too.
-  assignment::CostTable reading(const TensorVersions& versions, const SpecList* read);
+  /// Way and reader: impossible where the set lacks what is read and others may read, too; the
+  /// price of a copy of its own.
+  assignment::CostTable reading(const graph::Value& value, const TensorVersions& versions,
+                                const SpecList* read);
   assignment::Cost connect_cost(const graph::Value& value, const sharding::TensorShardSpec& from,
                                 const sharding::TensorShardSpec& to);
   /// From each to each, those from one together.
@@ -60,14 +66,18 @@ class CostTables {
   const SharedPrices prices_;
   std::set<SpecList> spec_lists_;
   std::map<std::tuple<const OperatorStrategies*, std::size_t, bool>, const SpecList*> lists_;
-  std::map<std::pair<std::vector<const SpecList*>, std::vector<int>>, TensorVersions> versions_;
-  std::map<std::vector<const SpecList*>, TensorVersions> shared_versions_;
+  using Readers = std::vector<const SpecList*>;
+  std::map<std::pair<Readers, std::vector<int>>, TensorVersions> counted_versions_;
+  std::map<std::pair<Readers, const SpecList*>, TensorVersions> versions_;
+  std::map<std::pair<Readers, const SpecList*>, TensorVersions> shared_versions_;
+  std::map<std::pair<Readers, const SpecList*>, TensorVersions> relaxed_versions_;
   std::map<std::tuple<const SpecList*, const SpecList*, Kind>, assignment::CostTable> connecting_;
   std::map<std::tuple<const SpecList*, const TensorVersions*, Kind>, assignment::CostTable> making_;
   std::map<std::tuple<const SpecList*, const SpecList*, const TensorVersions*, Kind>,
            assignment::CostTable>
       making_alone_;
-  std::map<std::pair<const TensorVersions*, const SpecList*>, assignment::CostTable> reading_;
+  std::map<std::tuple<const TensorVersions*, const SpecList*, Kind>, assignment::CostTable>
+      reading_;
 };
 
 }  // namespace autopar::search

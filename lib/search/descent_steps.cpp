@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cstdint>
 #include <functional>
-#include <numeric>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -29,6 +28,8 @@ constexpr double predictions_to_find = 6;
 constexpr double predictions_of_last = 2;
 /// A step that saves less, as a part of the cost, was in vain.
 constexpr double least_saving = 1e-4;
+/// Where all strategies are given, copies alone are to be chosen, which takes less.
+constexpr double least_seconds_of_copies = 1;
 /// The part of the devices' memory that the start may need where steps count what is at rest alone.
 constexpr double most_of_limit = 0.5;
 
@@ -186,19 +187,23 @@ JointPlan descend_at_rest(const Stopwatch& stopwatch, std::span<const Profile> p
 
 }  // namespace
 
-JointPlan solve_near(const Stopwatch& stopwatch, std::span<const Profile> profiles,
-                     const SearchOptions& options, JointPlan start) {
-  Axes all(static_cast<std::size_t>(mesh_of(profiles).num_axes()));
-  std::iota(all.begin(), all.end(), 0);
-  SearchOptions quiet = options;
-  quiet.warns = false;
-  const std::vector<plan::Plan> plans = refined_on(mesh_of(profiles), start);
-  try {
-    JointPlan found = search_whole_problem(stopwatch, near(plans, all, profiles), quiet, &start);
-    if (replaces(found, start)) return found;
-  } catch (const NothingFits&) {
-  }
-  return start;
+std::optional<JointPlan> plan_with(const Stopwatch& stopwatch, std::span<const Profile> profiles,
+                                   const SearchOptions& options,
+                                   const std::vector<plan::Plan>& strategies) {
+  const std::vector<Profile> chosen = near(strategies, {}, profiles);
+  const CountedMemory counted =
+      options.run_bytes ? CountedMemory::at_rest : CountedMemory::over_time;
+  PlanTask task{.stopwatch = stopwatch,
+                .profiles = chosen,
+                .options = options,
+                .built = build_plan_problem(chosen, options, counted)};
+  Incumbent best;
+  const assignment::Solution solution = solve_exactly(
+      task, task.built.problem, best, {.share = 1, .least_seconds = least_seconds_of_copies});
+  if (!solution.choice.empty()) consider(task, solution.choice, best);
+  if (best.choice.empty()) return std::nullopt;
+  const assignment::Cost bound = bound_of_operators(task);
+  return answer_of(std::move(task), std::move(best), bound);
 }
 
 JointPlan descend(const Stopwatch& stopwatch, std::span<const Profile> profiles,

@@ -1,6 +1,8 @@
 #pragma once
 
+#include <optional>
 #include <span>
+#include <vector>
 
 #include "base/stopwatch.h"
 #include "search/search_plan.h"
@@ -17,10 +19,10 @@ namespace autopar::search {
 JointPlan descend(const Stopwatch& stopwatch, std::span<const Profile> profiles,
                   const SearchOptions& options, JointPlan start);
 
-/// One step that frees all axes: the best plan in which axes that split a factor of an operator in
-/// the start stand in its order, and others behind them, ascending; the start where that is better,
-/// or none fits.
-JointPlan solve_near(const Stopwatch& stopwatch, std::span<const Profile> profiles,
-                     const SearchOptions& options, JointPlan start);
+/// The plan that has these strategies, by profile, with what it costs and needs; nullopt where it
+/// does not fit.
+std::optional<JointPlan> plan_with(const Stopwatch& stopwatch, std::span<const Profile> profiles,
+                                   const SearchOptions& options,
+                                   const std::vector<plan::Plan>& strategies);
 
 }  // namespace autopar::search

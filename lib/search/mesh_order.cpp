@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <limits>
+#include <set>
 #include <tuple>
 
 #include "search/coarse_plan.h"
@@ -22,6 +24,14 @@ std::optional<std::size_t> least_of(std::span<const MeshTrial> trials, IsCandida
   for (std::size_t i = 0; i < trials.size(); ++i)
     if (is_candidate(i) && (!least || rank(trials[i]) < rank(trials[*least]))) least = i;
   return least;
+}
+
+/// Those of all sets of axes: the more, the more ways there are to split a tensor.
+std::set<int> group_sizes(const sharding::DeviceMesh& mesh) {
+  std::set<int> sizes{1};
+  for (const int axis : mesh.axis_sizes())
+    for (const int size : std::vector<int>(sizes.begin(), sizes.end())) sizes.insert(size * axis);
+  return sizes;
 }
 
 }  // namespace
@@ -45,7 +55,10 @@ std::optional<std::size_t> next_new_mesh(std::span<const MeshTrial> trials, Axes
       },
       [&](const MeshTrial& trial) {
         const std::vector<int>& sizes = trial.mesh.axis_sizes();
-        return std::tuple(sizes.size(), known_seconds(trials, trial.mesh), std::ranges::max(sizes));
+        const int largest = std::ranges::max(sizes);
+        return std::tuple(sizes.size(), known_seconds(trials, trial.mesh),
+                          std::max(largest * largest, trial.mesh.num_devices()),
+                          -std::ssize(group_sizes(trial.mesh)), largest);
       });
 }
 

@@ -25,7 +25,9 @@ struct AxesRange {
 };
 
 /// The next of those of so many axes that were not searched: fewest axes first, of these the ones
-/// that refine the mesh of the cheapest plan, of these the most even one. nullopt where all were.
+/// that refine the mesh of the cheapest plan, of these the most even one; all whose largest axis is
+/// no longer than the root of the devices count as even, and more sizes of groups come first.
+/// nullopt where all were.
 std::optional<std::size_t> next_new_mesh(std::span<const MeshTrial> trials, AxesRange axes);
 
 /// The one to search once more: whose cost and bound are low, among those that have a plan and may

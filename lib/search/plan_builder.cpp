@@ -305,6 +305,7 @@ struct PartGraph {
   std::vector<Pin> pins;
   Neighbourhood near{};
   Symmetry symmetry{};
+  Copies copies = Copies::priced;
 };
 
 /// Nodes that were added since the last call are the part's.
@@ -361,8 +362,9 @@ PlanProblem build(std::vector<PartGraph> graphs, const SearchOptions& options,
   built.problem.usage_limits.front() = options.memory.kind == MemoryPolicy::Kind::fair
                                            ? std::min(tensors.fair.bytes(), capacity)
                                            : capacity;
-  for_each_part(
-      [&](std::size_t p) { add_versions(versioned[p], contexts[p].tables, built.problem); });
+  for_each_part([&](std::size_t p) {
+    add_versions(versioned[p], graphs[p].copies, contexts[p].tables, built.problem);
+  });
   return built;
 }
 
@@ -376,7 +378,7 @@ PlanProblem build_plan_problem(std::span<const Profile> profiles, const SearchOp
   for (std::size_t p = 0; p < profiles.size(); ++p) {
     const Profile& each = profiles[p];
     graphs.push_back({each.stage->graph, each.stage->received, *each.cost, each.weight,
-                      std::move(pins[p]), each.near, each.symmetry});
+                      std::move(pins[p]), each.near, each.symmetry, each.copies});
   }
   return build(std::move(graphs), options, counted);
 }

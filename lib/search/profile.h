@@ -48,6 +48,12 @@ struct Symmetry {
   }
 };
 
+/// What copies of one tensor for several readers cost.
+enum class Copies {
+  priced,  ///< as they do
+  relaxed  ///< no more, where that makes a smaller problem: for a bound
+};
+
 /// The model under one binding of its symbolic dimensions. Several are planned together: weights
 /// and states lie one way for all of them, operators may be split differently in each, and the
 /// objective is the sum of their seconds, each times its weight.
@@ -58,6 +64,7 @@ struct Profile {
   std::string name{};                        ///< what pins call it
   Neighbourhood near{};                      ///< to which the search keeps
   Symmetry symmetry{};
+  Copies copies = Copies::priced;
 };
 
 /// The same profiles on another mesh, with all strategies. It refers to itself.

@@ -40,17 +40,15 @@ constexpr double least_seconds_of_coarser = 1;
 /// its forms.
 constexpr double share_of_relaxation = 0.3;
 constexpr double share_of_forms = 0.4;
-/// Without symmetric axes there is a relaxation, too, of the order of axes alone: on so many axes,
-/// where this many seconds are left.
-constexpr int most_axes_without_symmetry = 3;
-constexpr double least_seconds_without_symmetry = 10;
-/// The parts of the time left for a coarser plan, and for the problem near it, where they take the
-/// place of that.
-constexpr double share_of_start = 0.3;
-constexpr double share_of_near = 0.7;
+/// On so many axes the problem of all strategies mostly is a chain of layers, which is soon solved:
+/// that takes the place of forms and coarser plans. The part of the time left for it.
+constexpr int most_axes_of_whole = 3;
+constexpr double share_of_whole = 0.92;
+/// The parts of the time left for that relaxation, and the best plan of its forms, before it.
+constexpr double share_of_forms_before_whole = 0.15;
 /// Where the forms' best plan is further above the bound, as a part of it, a coarser mesh may have
 /// a cheaper one to begin with.
-constexpr double small_gap = 0.15;
+constexpr double small_gap_of_forms = 0.15;
 
 const sharding::DeviceMesh& mesh_of(std::span<const Profile> profiles) {
   return profiles.front().cost->mesh();
@@ -154,18 +152,19 @@ struct Beginning {
   double lower_bound_seconds = 0;  ///< of the relaxation; 0 without one
 };
 
-bool can_relax(const Stopwatch& stopwatch, std::span<const Profile> profiles,
-               const SearchOptions& options) {
-  const int num_axes = mesh_of(profiles).num_axes();
-  if (has_symmetry(profiles, options)) return num_axes <= most_axes_of_relaxation;
-  return num_axes <= most_axes_without_symmetry &&
-         (options.time_limit_seconds - stopwatch.seconds() >= least_seconds_without_symmetry ||
-          !is_too_large_to_build(profiles, options));
+bool is_small(std::span<const Profile> profiles) {
+  std::size_t operators = 0;
+  for (const Profile& profile : profiles) operators += profile.stage->graph.nodes.size();
+  return operators < least_nodes_of_large;
+}
+
+bool can_relax(std::span<const Profile> profiles, const SearchOptions& options) {
+  return has_symmetry(profiles, options) && mesh_of(profiles).num_axes() <= most_axes_of_relaxation;
 }
 
 Relaxation relax_if_possible(const Stopwatch& stopwatch, std::span<const Profile> profiles,
                              const SearchOptions& options) {
-  if (!can_relax(stopwatch, profiles, options)) return {};
+  if (!can_relax(profiles, options)) return {};
   return relax_symmetry(stopwatch, profiles, options, share_of_relaxation);
 }
 
@@ -175,9 +174,18 @@ Beginning find_quickly(const Stopwatch& stopwatch, std::span<const Profile> prof
   SearchOptions without_bound = options;  // that of a coarser mesh says nothing of this one
   without_bound.bound = false;
   Beginning found{plan_on_coarser(stopwatch, profiles, without_bound, nullptr)};
-  if (options.bound)
-    found.lower_bound_seconds = relax_if_possible(stopwatch, profiles, options).lower_bound_seconds;
+  if (options.bound) {
+    const Relaxation relaxed =
+        mesh_of(profiles).num_axes() <= most_axes_of_whole
+            ? relax_copies(stopwatch, profiles, options, share_of_whole, nullptr)
+            : relax_if_possible(stopwatch, profiles, options);
+    found.lower_bound_seconds = relaxed.lower_bound_seconds;
+  }
   return found;
+}
+
+bool is_near_bound(const JointPlan& plan, double bound_seconds) {
+  return plan.predicted.cost_seconds <= (1 + small_gap) * bound_seconds;
 }
 
 /// The plan if it is cheaper, or all there is.
@@ -186,14 +194,30 @@ void improve(std::optional<JointPlan>& best, std::optional<JointPlan> plan) {
     best = std::move(plan);
 }
 
-/// `known`: a plan on one axis, or none.
-JointPlan begin_near_coarser(const Stopwatch& stopwatch, std::span<const Profile> profiles,
-                             const SearchOptions& options, std::optional<JointPlan> known) {
-  const SearchOptions of_start = within_share(options, stopwatch, share_of_start);
-  JointPlan start = known ? or_coarser(stopwatch, profiles, of_start, &*known, *known)
-                          : plan_on_coarser(stopwatch, profiles, of_start, nullptr);
-  return solve_near(stopwatch, profiles, within_share(options, stopwatch, share_of_near),
-                    std::move(start));
+/// `known`: a plan of the mesh or a coarser one, or none.
+Beginning begin_with_whole(const Stopwatch& stopwatch, std::span<const Profile> profiles,
+                           const SearchOptions& options, std::optional<JointPlan> known) {
+  std::optional<JointPlan> best = std::move(known);
+  double bound = 0;
+  // Forms of a small model are soon found, and mostly the answer.
+  if (can_relax(profiles, options) && is_small(profiles)) {
+    const Relaxation relaxed =
+        relax_symmetry(stopwatch, profiles, options, share_of_forms_before_whole);
+    bound = relaxed.lower_bound_seconds;
+    if (!relaxed.forms.empty())
+      improve(best, best_of_forms(stopwatch, profiles, options, share_of_forms_before_whole,
+                                  relaxed.forms));
+    if (best && is_near_bound(*best, bound)) return {*std::move(best), bound};
+  }
+  const Relaxation relaxed =
+      relax_copies(stopwatch, profiles, options, share_of_whole, best ? &*best : nullptr);
+  std::optional<JointPlan> whole;
+  if (!relaxed.forms.empty()) whole = plan_with(stopwatch, profiles, options, relaxed.forms);
+  // Of two that cost the same, the one of this mesh.
+  if (whole && (!best || whole->predicted.cost_seconds <= best->predicted.cost_seconds))
+    best = std::move(whole);
+  if (!best) best = plan_on_coarser(stopwatch, profiles, options, nullptr);
+  return {*std::move(best), std::max(bound, relaxed.lower_bound_seconds)};
 }
 
 /// `known`: a plan on one axis, or none.
@@ -204,12 +228,12 @@ Beginning begin_with_forms(const Stopwatch& stopwatch, std::span<const Profile> 
   std::optional<JointPlan> best;
   if (has_steps(profiles) && !relaxed.forms.empty())
     best = best_of_forms(stopwatch, profiles, options, share_of_forms, relaxed.forms);
-  const bool is_near_bound =
-      best && best->predicted.cost_seconds <= (1 + small_gap) * relaxed.lower_bound_seconds;
+  const bool are_near_bound = best && best->predicted.cost_seconds <=
+                                          (1 + small_gap_of_forms) * relaxed.lower_bound_seconds;
   improve(best, known);
   if (!best)
     best = plan_on_coarser(stopwatch, profiles, options, nullptr);
-  else if (!is_near_bound)
+  else if (!are_near_bound)
     best = or_coarser(stopwatch, profiles, options, on_one_axis, *std::move(best));
   return {*std::move(best), relaxed.lower_bound_seconds};
 }
@@ -217,18 +241,12 @@ Beginning begin_with_forms(const Stopwatch& stopwatch, std::span<const Profile> 
 /// `refined`: a plan of the mesh or a coarser one, of two axes or more.
 Beginning begin_with(const Stopwatch& stopwatch, std::span<const Profile> profiles,
                      const SearchOptions& options, JointPlan refined) {
-  const bool has_few_axes = mesh_of(profiles).num_axes() <= most_axes_without_symmetry;
-  if (can_relax(stopwatch, profiles, options) &&
-      (has_few_axes || !is_too_large_to_build(profiles, options))) {
-    const Relaxation relaxed = relax_if_possible(stopwatch, profiles, options);
-    std::optional<JointPlan> best = std::move(refined);
-    if (has_steps(profiles) && !relaxed.forms.empty())
-      improve(best, best_of_forms(stopwatch, profiles, options, share_of_forms, relaxed.forms));
-    return {*std::move(best), relaxed.lower_bound_seconds};
-  }
-  if (!has_few_axes) return {std::move(refined)};
-  return {solve_near(stopwatch, profiles, within_share(options, stopwatch, share_of_near),
-                     std::move(refined))};
+  if (is_too_large_to_build(profiles, options)) return {std::move(refined)};
+  const Relaxation relaxed = relax_if_possible(stopwatch, profiles, options);
+  std::optional<JointPlan> best = std::move(refined);
+  if (has_steps(profiles) && !relaxed.forms.empty())
+    improve(best, best_of_forms(stopwatch, profiles, options, share_of_forms, relaxed.forms));
+  return {*std::move(best), relaxed.lower_bound_seconds};
 }
 
 /// `coarser`: a plan of the mesh or a coarser one, or null.
@@ -236,15 +254,13 @@ Beginning begin(const Stopwatch& stopwatch, std::span<const Profile> profiles,
                 const SearchOptions& options, const JointPlan* coarser) {
   const bool is_known =
       coarser != nullptr && runs_between(coarser->plans.front().mesh, mesh_of(profiles));
-  if (is_known && coarser->plans.front().mesh.num_axes() > 1)
+  const bool is_whole = mesh_of(profiles).num_axes() <= most_axes_of_whole;
+  if (is_known && !is_whole && coarser->plans.front().mesh.num_axes() > 1)
     return begin_with(stopwatch, profiles, options, *coarser);
-  std::optional<JointPlan> on_one_axis =
+  std::optional<JointPlan> known =
       is_known ? std::optional(*coarser) : plan_on_one_axis(profiles, options);
-  const bool is_near_coarser = mesh_of(profiles).num_axes() <= most_axes_without_symmetry &&
-                               !can_relax(stopwatch, profiles, options);
-  if (is_near_coarser)
-    return {begin_near_coarser(stopwatch, profiles, options, std::move(on_one_axis))};
-  return begin_with_forms(stopwatch, profiles, options, std::move(on_one_axis));
+  if (is_whole) return begin_with_whole(stopwatch, profiles, options, std::move(known));
+  return begin_with_forms(stopwatch, profiles, options, std::move(known));
 }
 
 }  // namespace
@@ -270,7 +286,8 @@ JointPlan search_by_descent(const Stopwatch& stopwatch, std::span<const Profile>
   const bool is_exact = options.method == SearchMethod::ilp;
   auto [best, relaxed_seconds] = is_exact ? begin(stopwatch, profiles, options, coarser)
                                           : find_quickly(stopwatch, profiles, options);
-  if (is_exact && has_steps(profiles))
+  const bool is_answer = best.plans.front().mesh == mesh && is_near_bound(best, relaxed_seconds);
+  if (is_exact && has_steps(profiles) && !is_answer)
     best = descend(stopwatch, profiles, options, std::move(best));
   const double bound = std::max(relaxed_seconds, least_seconds_on(mesh.num_devices(), profiles));
   best.report.lower_bound_seconds = std::min(bound, best.predicted.cost_seconds);

@@ -20,15 +20,16 @@ bool can_descend(std::span<const Profile> profiles, const SearchOptions& options
 /// build, or a quick method to go through.
 bool is_too_large_to_build(std::span<const Profile> profiles, const SearchOptions& options);
 
-/// A plan found by descent, where can_descend. It begins with the cheapest of: the best of the
-/// relaxation's forms (search_by_symmetry.h); what a search finds on a coarser mesh, where the
-/// forms are far from the bound; and `coarser` or, where that is null or of no coarser mesh, the
-/// recursive plan on one axis. Where the relaxation would take too long, it begins with the plan of
-/// a coarser mesh or, of three axes, what solve_near makes of it; so it does on four axes and more
-/// where the problem is too large to build and `coarser` has two or more. Steps of descent_steps.h
-/// follow. The bound is that of the relaxation; without one, that of the operators alone. Where no
-/// step finds a plan, on more than most_axes_of_descent axes, and for a quick method, it is the
-/// plan of the coarser mesh. Throws NothingFits where that has none, proven of nothing.
+/// A plan found by descent, where can_descend. On three axes it begins with the plan of the problem
+/// of all strategies whose copies are relaxed (search_by_symmetry.h), for small models only where
+/// forms that do not tell symmetric axes apart are not the answer. On more, it begins with the
+/// cheapest of: the best of such forms; what a search finds on a coarser mesh, where the forms are
+/// far from the bound; and `coarser` or, where that is null or of no coarser mesh, the recursive
+/// plan on one axis; with `coarser` alone where the problem is too large to build and it has two
+/// axes or more. Steps of descent_steps.h follow, unless the plan is proven to `small_gap`. The
+/// bound is that of the relaxation; without one, that of the operators alone. Where no step finds a
+/// plan, on more than most_axes_of_descent axes, and for a quick method, it is the plan of a
+/// coarser mesh. Throws NothingFits where that has none, proven of nothing.
 JointPlan search_by_descent(const Stopwatch& stopwatch, std::span<const Profile> profiles,
                             const SearchOptions& options, const JointPlan* coarser);
 

@@ -4,6 +4,7 @@
 #include <numeric>
 #include <utility>
 
+#include "search/first_plans.h"
 #include "search/plan_task.h"
 #include "search/search_at_rest.h"
 
@@ -15,24 +16,26 @@ namespace {
 /// many dimensions on many axes, would leave none to solve it, and be too large for memory, too.
 constexpr double share_of_building = 0.8;
 
-/// The symmetric ones; where none are, each axis by itself, and only its place in a dimension's
-/// order is not told apart.
-sharding::SymmetricAxes relaxed_axes(const cost::CostModel& cost) {
-  sharding::SymmetricAxes axes = symmetric_axes(cost);
-  if (!axes.empty()) return axes;
-  axes.resize(static_cast<std::size_t>(cost.mesh().num_axes()));
-  std::iota(axes.begin(), axes.end(), 0);
-  return axes;
+/// Until when a problem is to be built; `own` are the options of what is to be done with it.
+TimeLimit limit_of_building(const Stopwatch& stopwatch, const SearchOptions& own) {
+  const double passed = stopwatch.seconds();
+  return TimeLimit(stopwatch, passed + share_of_building * (own.time_limit_seconds - passed));
 }
 
-/// `own` are the options of what is to be done with them.
-std::vector<Profile> with_symmetry(std::span<const Profile> profiles, const Stopwatch& stopwatch,
-                                   const SearchOptions& own) {
-  const double passed = stopwatch.seconds();
-  const TimeLimit limit(stopwatch, passed + share_of_building * (own.time_limit_seconds - passed));
+std::vector<Profile> with_symmetry(std::span<const Profile> profiles, const TimeLimit& limit) {
   std::vector<Profile> relaxed(profiles.begin(), profiles.end());
   for (Profile& profile : relaxed)
-    profile.symmetry = {.axes = relaxed_axes(*profile.cost), .limit = limit};
+    profile.symmetry = {.axes = symmetric_axes(*profile.cost), .limit = limit};
+  return relaxed;
+}
+
+std::vector<Profile> with_relaxed_copies(std::span<const Profile> profiles,
+                                         const TimeLimit& limit) {
+  std::vector<Profile> relaxed(profiles.begin(), profiles.end());
+  for (Profile& profile : relaxed) {
+    profile.symmetry.limit = limit;
+    profile.copies = Copies::relaxed;
+  }
   return relaxed;
 }
 
@@ -44,6 +47,14 @@ std::optional<PlanProblem> build_in_time(std::span<const Profile> profiles,
   } catch (const OutOfTime&) {
     return std::nullopt;
   }
+}
+
+/// By profile.
+std::vector<plan::Plan> forms_of(const PlanTask& task, const std::vector<int>& choice) {
+  std::vector<plan::Plan> forms;
+  for (std::size_t p = 0; p < task.profiles.size(); ++p)
+    forms.push_back(decode(task.built, choice, *task.profiles[p].cost, p));
+  return forms;
 }
 
 }  // namespace
@@ -72,7 +83,7 @@ bool has_symmetry(std::span<const Profile> profiles, const SearchOptions& option
 Relaxation relax_symmetry(const Stopwatch& stopwatch, std::span<const Profile> profiles,
                           const SearchOptions& options, double share) {
   const SearchOptions own = within_share(options, stopwatch, share);
-  const std::vector<Profile> relaxed = with_symmetry(profiles, stopwatch, own);
+  const std::vector<Profile> relaxed = with_symmetry(profiles, limit_of_building(stopwatch, own));
   auto built = build_in_time(relaxed, own, CountedMemory::at_rest);
   if (!built) return {};
   const PlanTask task{
@@ -81,8 +92,7 @@ Relaxation relax_symmetry(const Stopwatch& stopwatch, std::span<const Profile> p
   const assignment::Solution solution = solve_exactly(task, task.built.problem, none, {.share = 1});
   Relaxation found{.lower_bound_seconds = in_seconds(bound_of(solution))};
   if (solution.choice.empty()) return found;
-  for (std::size_t p = 0; p < relaxed.size(); ++p)
-    found.forms.push_back(decode(task.built, solution.choice, *relaxed[p].cost, p));
+  found.forms = forms_of(task, solution.choice);
   return found;
 }
 
@@ -91,7 +101,7 @@ std::optional<JointPlan> best_of_forms(const Stopwatch& stopwatch,
                                        const SearchOptions& options, double share,
                                        const std::vector<plan::Plan>& forms) {
   const SearchOptions own = within_share(options, stopwatch, share);
-  std::vector<Profile> chosen = with_symmetry(profiles, stopwatch, own);
+  std::vector<Profile> chosen = with_symmetry(profiles, limit_of_building(stopwatch, own));
   for (std::size_t p = 0; p < chosen.size(); ++p) chosen[p].symmetry.chosen = &forms[p];
   // Sums tell what fits where shards do not.
   const CountedMemory counted =
@@ -105,6 +115,25 @@ std::optional<JointPlan> best_of_forms(const Stopwatch& stopwatch,
   if (best.choice.empty()) return std::nullopt;
   const assignment::Cost bound = bound_of_operators(task);
   return answer_of(std::move(task), std::move(best), bound);
+}
+
+Relaxation relax_copies(const Stopwatch& stopwatch, std::span<const Profile> profiles,
+                        const SearchOptions& options, double share, const JointPlan* start) {
+  const SearchOptions own = within_share(options, stopwatch, share);
+  const std::vector<Profile> relaxed =
+      with_relaxed_copies(profiles, limit_of_building(stopwatch, own));
+  auto built = build_in_time(relaxed, own, CountedMemory::at_rest);
+  if (!built) return {};
+  const PlanTask task{.stopwatch = stopwatch,
+                      .profiles = relaxed,
+                      .options = own,
+                      .coarser = start,
+                      .built = *std::move(built)};
+  Incumbent best;
+  if (start != nullptr) start_from_coarser(task, best);
+  Relaxation found{.lower_bound_seconds = in_seconds(improve_at_rest(task, best).bound)};
+  if (!best.choice.empty()) found.forms = forms_of(task, best.choice);
+  return found;
 }
 
 }  // namespace autopar::search

@@ -9,47 +9,88 @@ namespace autopar::search {
 
 namespace {
 
-constexpr std::size_t most_specs = 64;  // a bit each
+using Set = TensorVersions::Set;
 
-/// Sets of 1 to `most` of `specs` specs; none where they are more than `most_sets`.
-std::vector<std::uint64_t> sets_of(std::size_t specs, std::size_t most, std::size_t most_sets) {
-  if (specs > most_specs) return {};
+/// The number of sets of 1 to `most` of `specs` specs, or, where that is above `most_sets`, some
+/// number above it.
+std::size_t count_sets(std::size_t specs, std::size_t most, std::size_t most_sets) {
   std::size_t count = 0;
   std::size_t of_size = 1;  // specs choose size
-  for (std::size_t size = 1; size <= std::min(specs, most); ++size) {
+  for (std::size_t size = 1; size <= std::min(specs, most) && count <= most_sets; ++size) {
     of_size = of_size * (specs - size + 1) / size;
     count += of_size;
-    if (count > most_sets) return {};
   }
-  std::vector<std::uint64_t> sets;
+  return count;
+}
+
+/// Sets of 1 to `most` specs; none where they are more than `most_sets`.
+std::vector<Set> sets_of(std::size_t specs, std::size_t most, std::size_t most_sets) {
+  const std::size_t count = count_sets(specs, most, most_sets);
+  if (most == 0 || count > most_sets) return {};
+  std::vector<Set> sets;
+  sets.reserve(count);
   // By size, each set from a smaller one and a later spec.
-  for (std::size_t s = 0; s < specs; ++s) sets.push_back(std::uint64_t{1} << s);
+  for (std::size_t s = 0; s < specs; ++s) sets.push_back({.specs = {s}});
   for (std::size_t k = 0; sets.size() < count; ++k) {
-    const auto smaller = sets[k];
-    for (std::size_t s = 0; s < specs; ++s) {
-      if ((smaller >> s) == 0) sets.push_back(smaller | std::uint64_t{1} << s);
+    for (std::size_t s = sets[k].specs.back() + 1; s < specs; ++s) {
+      sets.push_back(sets[k]);
+      sets.back().specs.push_back(s);
     }
   }
   return sets;
 }
 
-/// The sets that have a spec for every reader; one that may read what is not in `specs` needs none.
-void keep_serving(std::span<const SpecList* const> readers, const TensorVersions& versions,
-                  std::vector<std::uint64_t>& sets) {
+/// Keeps the sets that have a spec for every reader; one that may read what is not in `specs` needs
+/// none.
+void keep_serving(std::span<const SpecList* const> readers, TensorVersions& versions) {
   for (const SpecList* read : std::set<const SpecList*>(readers.begin(), readers.end())) {
-    std::uint64_t serving = 0;
-    bool is_served = false;
-    for (const auto& spec : *read) {
-      if (versions.has(spec))
-        serving |= std::uint64_t{1} << versions.index_of(spec);
-      else
-        is_served = true;
-    }
-    if (!is_served) std::erase_if(sets, [&](std::uint64_t set) { return (set & serving) == 0; });
+    const bool is_served =
+        std::ranges::any_of(*read, [&](const auto& spec) { return !versions.has(spec); });
+    if (is_served) continue;
+    std::vector<char> serves(versions.specs.size(), 0);
+    for (const auto& spec : *read) serves[versions.index_of(spec)] = 1;
+    std::erase_if(versions.sets, [&](const Set& set) {
+      return std::ranges::none_of(set.specs, [&](std::size_t spec) { return serves[spec] != 0; });
+    });
   }
 }
 
+/// Those that several readers may read, ascending.
+SpecList specs_shared(std::span<const SpecList* const> readers) {
+  std::map<sharding::TensorShardSpec, std::size_t> readers_of;
+  for (const SpecList* read : readers)
+    for (const auto& spec : std::set(read->begin(), read->end())) ++readers_of[spec];
+  SpecList shared;
+  for (const auto& [spec, count] : readers_of)
+    if (count > 1) shared.push_back(spec);
+  return shared;
+}
+
+/// Without sets where there are too many of up to `most` specs.
+TensorVersions versions_of(SpecList specs, std::span<const SpecList* const> readers,
+                           const SpecList& made, std::size_t most, std::size_t most_sets) {
+  TensorVersions versions{.specs = std::move(specs)};
+  const std::size_t count = versions.specs.size();
+  if (count_sets(count, most, most_sets) > most_sets) return versions;
+  versions.sets = sets_of(count, most, most_sets);
+  versions.sets.emplace_back();  // for readers of what is not in it
+  keep_serving(readers, versions);
+  if (readers.size() == 1) return versions;
+  const std::set<sharding::TensorShardSpec> distinct(made.begin(), made.end());
+  versions.alone.assign(distinct.begin(), distinct.end());
+  return versions;
+}
+
+/// The most specs that a set needs.
+std::size_t most_in_set(std::span<const SpecList* const> readers) {
+  return std::max<std::size_t>(1, readers.size() - 1);
+}
+
 }  // namespace
+
+bool TensorVersions::is_in(std::size_t spec, std::size_t set) const {
+  return std::ranges::find(sets[set].specs, spec) != sets[set].specs.end();
+}
 
 std::size_t TensorVersions::index_of(const sharding::TensorShardSpec& spec) const {
   return static_cast<std::size_t>(std::ranges::lower_bound(specs, spec) - specs.begin());
@@ -73,37 +114,40 @@ SpecList specs_read(std::span<const SpecList* const> readers) {
   return {specs.begin(), specs.end()};
 }
 
-TensorVersions tensor_versions(std::span<const SpecList* const> readers, std::vector<int> kinds,
-                               std::size_t most_sets) {
-  TensorVersions versions{.specs = specs_read(readers), .kinds = std::move(kinds), .sets = {}};
-  auto sets = sets_of(versions.specs.size(), readers.size(), most_sets);
-  if (!sets.empty()) keep_serving(readers, versions, sets);
-  for (const std::uint64_t specs : sets) {
-    versions.sets.push_back({specs, TensorVersions::no_kind});
+TensorVersions counted_versions(std::span<const SpecList* const> readers, std::vector<int> kinds,
+                                std::size_t most_sets) {
+  TensorVersions versions{.specs = specs_read(readers), .kinds = std::move(kinds)};
+  versions.sets = sets_of(versions.specs.size(), readers.size(), most_sets);
+  keep_serving(readers, versions);
+  if (versions.kinds.empty()) return versions;
+  for (Set& set : std::exchange(versions.sets, {})) {
     std::set<int> kinds_in_set;
-    for (std::size_t v = 0; v < versions.kinds.size(); ++v) {
-      if (specs >> v & 1U) kinds_in_set.insert(versions.kinds[v]);
-    }
-    for (const int kind : kinds_in_set) versions.sets.push_back({specs, kind});
+    for (const std::size_t spec : set.specs) kinds_in_set.insert(versions.kinds[spec]);
+    for (const int kind : kinds_in_set) versions.sets.push_back({set.specs, kind});
+    versions.sets.push_back(std::move(set));
   }
-  if (versions.sets.size() > (versions.kinds.empty() ? most_sets : most_sets / 2)) {
-    versions.sets.clear();
-  }
+  if (versions.sets.size() > most_sets / 2) versions.sets.clear();
   return versions;
 }
 
-TensorVersions shared_versions(std::span<const SpecList* const> readers, std::size_t most_sets) {
-  std::map<sharding::TensorShardSpec, std::size_t> readers_of;
-  for (const SpecList* read : readers)
-    for (const auto& spec : std::set(read->begin(), read->end())) ++readers_of[spec];
-  TensorVersions versions;
-  for (const auto& [spec, count] : readers_of)
-    if (count > 1) versions.specs.push_back(spec);
-  auto sets = sets_of(versions.specs.size(), readers.size(), most_sets);
-  if (sets.empty()) return versions;
-  sets.push_back(0);
-  keep_serving(readers, versions, sets);
-  for (const std::uint64_t set : sets) versions.sets.push_back({set, TensorVersions::no_kind});
+TensorVersions tensor_versions(std::span<const SpecList* const> readers, const SpecList& made,
+                               std::size_t most_sets) {
+  return versions_of(specs_read(readers), readers, made, most_in_set(readers), most_sets);
+}
+
+TensorVersions shared_versions(std::span<const SpecList* const> readers, const SpecList& made,
+                               std::size_t most_sets) {
+  return versions_of(specs_shared(readers), readers, made, most_in_set(readers), most_sets);
+}
+
+TensorVersions relaxed_versions(std::span<const SpecList* const> readers, const SpecList& made,
+                                std::size_t most_sets) {
+  SpecList shared = specs_shared(readers);
+  std::size_t most = most_in_set(readers);
+  while (most > 0 && count_sets(shared.size(), most, most_sets) > most_sets) --most;
+  TensorVersions versions = versions_of(std::move(shared), readers, made, most, most_sets);
+  // Of more specs than that, none is for more readers than are left when the others have one each.
+  versions.readers_of_copy = static_cast<int>(std::max<std::size_t>(1, readers.size() - most));
   return versions;
 }
 

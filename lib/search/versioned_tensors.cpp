@@ -72,29 +72,43 @@ std::vector<int> full_times_before(const AssignmentProblem& problem,
   return full_before;
 }
 
-/// Returns the node that chooses among the sets.
-int add_sets(const VersionedTensor& tensor, const TensorVersions& versions, CostTables& tables,
+/// Returns the node that chooses among the ways.
+int add_ways(const VersionedTensor& tensor, const TensorVersions& versions, CostTables& tables,
              AssignmentProblem& problem) {
-  const int hub = add_node(problem, 0, 0, std::vector<std::int64_t>(versions.sets.size(), 0));
+  const int hub = add_node(problem, 0, 0, std::vector<std::int64_t>(versions.num_ways(), 0));
   add_edge(problem, tensor.producer, hub, tables.making(tensor.value, tensor.made, versions));
   for (std::size_t k = 0; k < tensor.read.size(); ++k)
-    add_edge(problem, hub, tensor.readers[k], tables.reading(versions, tensor.read[k]));
+    add_edge(problem, hub, tensor.readers[k],
+             tables.reading(tensor.value, versions, tensor.read[k]));
   return hub;
 }
 
-/// Adds a node for the sets of specs that several readers may read, and an edge for each reader
-/// that may read others. False, and nothing is added, where there are too many sets.
-bool add_shared_sets(const VersionedTensor& tensor, CostTables& tables,
-                     AssignmentProblem& problem) {
-  const TensorVersions& versions = tables.shared_versions(tensor.read);
-  if (versions.sets.empty()) return false;
-  add_sets(tensor, versions, tables, problem);
+/// Adds a node for the ways to have what several readers may read, and an edge for each reader that
+/// may read something else.
+void add_shared_ways(const VersionedTensor& tensor, const TensorVersions& versions,
+                     CostTables& tables, AssignmentProblem& problem) {
+  add_ways(tensor, versions, tables, problem);
   for (std::size_t k = 0; k < tensor.read.size(); ++k) {
     const auto is_shared = [&](const TensorShardSpec& spec) { return versions.has(spec); };
     if (std::ranges::all_of(*tensor.read[k], is_shared)) continue;
     add_edge(problem, tensor.producer, tensor.readers[k],
              tables.making_alone(tensor.value, tensor.made, tensor.read[k], versions));
   }
+}
+
+/// Where copies' memory does not matter. False, and nothing is added, where there are too many
+/// ways.
+bool add_ways_to_read(const VersionedTensor& tensor, Copies copies, CostTables& tables,
+                      AssignmentProblem& problem) {
+  if (const auto& versions = tables.versions(tensor.read, tensor.made); !versions.is_empty()) {
+    add_ways(tensor, versions, tables, problem);
+    return true;
+  }
+  const TensorVersions* shared = &tables.shared_versions(tensor.read, tensor.made);
+  if (shared->is_empty() && copies == Copies::relaxed)
+    shared = &tables.relaxed_versions(tensor.read, tensor.made);
+  if (shared->is_empty()) return false;
+  add_shared_ways(tensor, *shared, tables, problem);
   return true;
 }
 
@@ -162,23 +176,25 @@ void add_each_version(const VersionedTensor& tensor, const TensorVersions& versi
 
 }  // namespace
 
-void add_versions(const std::vector<VersionedTensor>& tensors, CostTables& tables,
+void add_versions(const std::vector<VersionedTensor>& tensors, Copies copies, CostTables& tables,
                   AssignmentProblem& problem) {
   const std::vector<int> full_before = full_times_before(problem, tensors);
   for (const VersionedTensor& tensor : tensors) {
     const bool may_matter =
         full_before[tensor.readers.front() + 1] < full_before[tensor.readers.back() + 2];
-    const TensorVersions& counted =
-        tables.versions(tensor.read, may_matter ? kinds_of(tensor.copies) : std::vector<int>{});
-    if (!counted.sets.empty()) {
-      const int hub = add_sets(tensor, counted, tables, problem);
-      if (may_matter) add_copies(tensor, counted, hub, problem);
+    if (!may_matter) {
+      if (!add_ways_to_read(tensor, copies, tables, problem))
+        add_each_version(tensor, {}, no_hub, tables, problem);
       continue;
     }
-    if (!may_matter && add_shared_sets(tensor, tables, problem)) continue;
-    const TensorVersions& versions = tables.versions(tensor.read, {});
-    const int hub = versions.sets.empty() ? no_hub : add_sets(tensor, versions, tables, problem);
-    if (hub == no_hub || may_matter) add_each_version(tensor, versions, hub, tables, problem);
+    const TensorVersions& counted = tables.counted_versions(tensor.read, kinds_of(tensor.copies));
+    if (!counted.is_empty()) {
+      add_copies(tensor, counted, add_ways(tensor, counted, tables, problem), problem);
+      continue;
+    }
+    const TensorVersions& versions = tables.counted_versions(tensor.read, {});
+    const int hub = versions.is_empty() ? no_hub : add_ways(tensor, versions, tables, problem);
+    add_each_version(tensor, versions, hub, tables, problem);
   }
 }
 

@@ -35,7 +35,7 @@ std::vector<VersionedTensor> connect_readers(PartContext& context, std::int64_t 
 /// Adds the nodes and edges that choose each tensor's versions. Copies are counted where the most
 /// that may be alive at some time exceeds the limits, which must be set. `tensors` are one part's,
 /// with its tables.
-void add_versions(const std::vector<VersionedTensor>& tensors, CostTables& tables,
+void add_versions(const std::vector<VersionedTensor>& tensors, Copies copies, CostTables& tables,
                   assignment::AssignmentProblem& problem);
 
 }  // namespace autopar::search

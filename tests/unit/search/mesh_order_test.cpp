@@ -65,12 +65,23 @@ TEST_CASE("of meshes that were not searched, those of few axes that refine the b
   CHECK(known_seconds(trials, DeviceMesh({2, 4, 8})) == 7);
   CHECK(known_seconds(trials_on(64), DeviceMesh({64})) == std::numeric_limits<double>::infinity());
 
+  note(trials, "8x8", 5, 5);
+  CHECK(next_new(trials) == "2x4x8");
+
   for (MeshTrial& trial : trials)
     if (trial.mesh.num_axes() < 4) trial.cost_seconds = 6;
   CHECK_FALSE(next_new_mesh(trials, {.most = 3}));
   CHECK(next_new(trials) == "2x2x4x4");
   for (MeshTrial& trial : trials) trial.cost_seconds = 6;
   CHECK_FALSE(next_new_mesh(trials, {.most = 9}));
+}
+
+TEST_CASE("of meshes of even enough axes, those of more sizes of groups come first") {
+  // 2, 4, 8, 16, 32, 64 devices, and of 4x4x4 only 4, 16 and 64.
+  const std::vector<MeshTrial> trials = trials_on(64);
+  CHECK(to_string(trials[next_new_mesh(trials, {.fewest = 3, .most = 3}).value()].mesh) == "2x4x8");
+  CHECK(to_string(trials[next_new_mesh(trials, {.fewest = 4, .most = 4}).value()].mesh) ==
+        "2x2x4x4");
 }
 
 TEST_CASE("a mesh is searched once more where its cost and its bound are low") {

@@ -40,7 +40,7 @@ TEST_CASE("no plan of the mesh or a coarser one costs less than without symmetri
     std::vector<const char*> coarser;
   };
   const Meshes meshes[] = {{"2x2", {"4"}},
-                           {"2x3", {"6"}},  // where orders alone are not told apart
+                           {"2x3", {"6"}},  // which has none
                            {"2x2x2", {"8", "2x4", "4x2"}},
                            {"2x3x2", {"12", "2x6", "6x2"}},
                            {"2x2x2x2", {"16", "4x4", "2x8", "8x2", "2x4x2"}}};
@@ -135,4 +135,31 @@ TEST_CASE("the plan of the relaxation's forms can run and costs what is said") {
   }
   CHECK(found_plans > 12);
   CHECK(found_seconds < 1.1 * least_seconds);
+}
+
+TEST_CASE("no plan costs less than with relaxed copies, whose plan mostly is the best") {
+  Random random(35);
+  int best_plans = 0;
+  constexpr int rounds = 24;
+  for (int round = 0; round < rounds; ++round) {
+    const graph::Graph graph = RandomGraph(random).grow(pick(random, 2, 5));
+    const Searched searched(graph, round % 2 == 0 ? "2x2x2" : "2x3x2");
+    const SearchOptions options = within("fair");
+    const Relaxation relaxed = relax_copies(Stopwatch(), searched.profiles(), options, 1, nullptr);
+    const SolvedPlan best = search_plan(graph, searched.cost, options);
+    const double least = best.plan.predicted.cost_seconds;
+    CAPTURE(round);
+    CHECK(relaxed.lower_bound_seconds <= least * (1 + 1e-9));
+    CHECK(relaxed.lower_bound_seconds >= 0.99 * least);
+    REQUIRE(relaxed.forms.size() == 1);
+    CHECK(can_run(graph, relaxed.forms.front()));
+    const double cost = price_of(graph, searched.cost, relaxed.forms.front());
+    CHECK(cost >= relaxed.lower_bound_seconds * (1 - 1e-6));
+    best_plans += cost <= least * (1 + 1e-6) ? 1 : 0;
+  }
+  CHECK(best_plans >= rounds - 2);
+  SearchOptions options = within("fair");
+  options.time_limit_seconds = 0;
+  const Searched searched(RandomGraph(random).grow(3), "2x2x2");
+  CHECK(relax_copies(Stopwatch(), searched.profiles(), options, 1, nullptr).forms.empty());
 }
