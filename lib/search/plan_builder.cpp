@@ -5,15 +5,18 @@
 //         a model input or constant, the specs in which it may be stored,
 //         free; one from another mesh, those in which it can be received    add_stored_tensors
 //         the specs in which a tensor with several readers lies, a set, and
-//         where memory matters which of them is as the tensor was made      add_sets
+//         where memory matters which of them is as the tensor was made;
+//         else, too, the spec from which each reader has its own copy       add_ways
 //         the memory of such a set at some times, or of the sums that an
 //         operator reduces, where large                                     add_usage
 //         the memory of each version by itself where there are too many
 //         sets for that: it is the tensor as it was made, or left out, or a
 //         copy                                                              add_each_version
 // Edges:  producer and only reader, priced by connect                       connect_readers
-//         producer and set: the price of making what the set has more       add_sets
-//         set and reader: impossible where the set lacks what is read       add_sets
+//         producer and set: the price of making what the set has more       add_ways
+//         set and reader: impossible where the set lacks what is read; the
+//         price of a reader's own copy                                      add_ways
+//         producer and reader: the price of what that one alone may read    add_shared_ways
 //         a node and its memory                                             add_usage
 //         versions and producer, and set, or readers                        add_each_version
 //         an output and the input that it follows in the next step          add_state

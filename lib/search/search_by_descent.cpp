@@ -12,7 +12,7 @@
 #include "search/operator_bound.h"
 #include "search/operator_strategies.h"
 #include "search/plan_task.h"
-#include "search/search_by_symmetry.h"
+#include "search/relaxations.h"
 
 namespace autopar::search {
 
@@ -213,7 +213,7 @@ Beginning begin_with_whole(const Stopwatch& stopwatch, std::span<const Profile> 
       relax_copies(stopwatch, profiles, options, share_of_whole, best ? &*best : nullptr);
   std::optional<JointPlan> whole;
   if (!relaxed.forms.empty()) whole = plan_with(stopwatch, profiles, options, relaxed.forms);
-  // Of two that cost the same, the one of this mesh.
+  // Where both plans cost the same, this mesh's is kept: it is told in its own axes.
   if (whole && (!best || whole->predicted.cost_seconds <= best->predicted.cost_seconds))
     best = std::move(whole);
   if (!best) best = plan_on_coarser(stopwatch, profiles, options, nullptr);

@@ -21,7 +21,7 @@ bool can_descend(std::span<const Profile> profiles, const SearchOptions& options
 bool is_too_large_to_build(std::span<const Profile> profiles, const SearchOptions& options);
 
 /// A plan found by descent, where can_descend. On three axes it begins with the plan of the problem
-/// of all strategies whose copies are relaxed (search_by_symmetry.h), for small models only where
+/// of all strategies whose copies are relaxed (relaxations.h), for small models only where
 /// forms that do not tell symmetric axes apart are not the answer. On more, it begins with the
 /// cheapest of: the best of such forms; what a search finds on a coarser mesh, where the forms are
 /// far from the bound; and `coarser` or, where that is null or of no coarser mesh, the recursive

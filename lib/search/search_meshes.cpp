@@ -15,8 +15,8 @@
 #include "search/logical_meshes.h"
 #include "search/mesh_order.h"
 #include "search/operator_bound.h"
+#include "search/relaxations.h"
 #include "search/search_by_descent.h"
-#include "search/search_by_symmetry.h"
 #include "sharding/device_mesh.h"
 
 namespace autopar::search {

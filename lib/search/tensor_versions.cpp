@@ -146,7 +146,7 @@ TensorVersions relaxed_versions(std::span<const SpecList* const> readers, const 
   std::size_t most = most_in_set(readers);
   while (most > 0 && count_sets(shared.size(), most, most_sets) > most_sets) --most;
   TensorVersions versions = versions_of(std::move(shared), readers, made, most, most_sets);
-  // Of more specs than that, none is for more readers than are left when the others have one each.
+  // If readers need more than `most` different specs, at most this many of them share one.
   versions.readers_of_copy = static_cast<int>(std::max<std::size_t>(1, readers.size() - most));
   return versions;
 }

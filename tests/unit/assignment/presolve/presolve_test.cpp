@@ -1,8 +1,10 @@
 #include "assignment/presolve/presolve.h"
 
 #include <catch2/catch.hpp>
+#include <set>
 
 #include "assignment/elimination/elimination.h"
+#include "assignment/elimination/held_elimination.h"
 #include "assignment/presolve/usage_rows.h"
 #include "unit/assignment/brute_force.h"
 #include "unit/assignment/random_problem.h"
@@ -103,9 +105,11 @@ TEST_CASE("a tree without limits is presolved to nothing") {
 
 TEST_CASE("elimination equals brute force, and declines tables that are too large") {
   std::mt19937 random(47);
+  int different = 0;
   for (int round = 0; round < 500; ++round) {
     const AssignmentProblem problem = without_limits(random_problem(random));
     const Solution truth = solve_by_brute_force(problem);
+    std::set<double> cells_by_order;
     for (const EliminationOrder order : elimination_orders) {
       double cells = 0;
       const auto choice = choose_by_elimination(problem, {.order = order}, &cells);
@@ -113,8 +117,16 @@ TEST_CASE("elimination equals brute force, and declines tables that are too larg
       CHECK(cells_to_eliminate(problem, 1e9, order) == cells);
       REQUIRE(choice.has_value() == (truth.status == Status::optimal));
       if (choice) REQUIRE(cost_of(problem, *choice) == truth.cost);
+      cells_by_order.insert(cells);
     }
+    different += cells_by_order.size() > 1 ? 1 : 0;
+    const auto best = HeldElimination::make(problem, {});
+    double cells = 0;
+    REQUIRE(best);
+    best->relaxed(problem, {}, cells);
+    CHECK(cells == *cells_by_order.begin());
   }
+  CHECK(different > 20);
   AssignmentProblem clique;
   for (int i = 0; i < 8; ++i) {
     clique.nodes.push_back({.costs = {0, 1, 2}, .usages = {0, 0, 0}, .first = 0, .end = 0});

@@ -1,4 +1,4 @@
-#include "search/search_by_symmetry.h"
+#include "search/relaxations.h"
 
 #include <algorithm>
 #include <numeric>
