@@ -99,10 +99,14 @@ def shares_of_annotation(spec, dims):
     return found
 
 
-def strategies(plan, stages):
-    """By name, without axes of size 1."""
+def strategies(plan, stages, graph):
+    """By name, without axes of size 1. What a stage receives has no annotation: it may lie in
+    another way that costs the same."""
+    stored = {value.name for value in (*graph.input, *graph.initializer)}
     found = {}
     for entry in plan["operators"]:
+        if "inputs" not in entry and entry["name"] not in stored:
+            continue
         mesh = stages[entry.get("stage", 0)]["mesh"]
         specs = [
             (shares_of_spec(spec, mesh), spec.partition("+")[2])
@@ -179,10 +183,12 @@ class AnnotatedTest(TemporaryFolderTest):
                     first = stage["first_rank"]
                     self.assertEqual(found, {first + r: s for r, s in enumerate(expected)})
 
-    def check_round_trip(self, model, options, plan):
+    def check_round_trip(self, model, options, plan, graph):
         again = self.plan(model, *options, "--strategy", self.tmp / "out" / "annotated.onnx")
         self.assertEqual(again["summary"]["cost_seconds"], plan["summary"]["cost_seconds"])
-        self.assertEqual(strategies(again, stages_of(again)), strategies(plan, stages_of(plan)))
+        found, expected = (strategies(each, stages_of(each), graph) for each in (again, plan))
+        self.assertTrue(expected)
+        self.assertEqual(found, expected)
 
     def test_a_plan_comes_back_from_its_annotations(self):
         for number, name in enumerate(ZOO):
@@ -192,7 +198,7 @@ class AnnotatedTest(TemporaryFolderTest):
             with self.subTest(name, options=options):
                 annotated, plan = self.annotate(model, *options)
                 self.check_annotations(annotated, plan)
-                self.check_round_trip(model, options, plan)
+                self.check_round_trip(model, options, plan, annotated.graph)
                 if name != "bert-fused":  # ONNX Runtime refuses its masks of one row
                     level = onnx_runtime_shards.level_of(name)
                     self.check_outputs(sample.file, sample.inputs, level)
@@ -204,7 +210,7 @@ class AnnotatedTest(TemporaryFolderTest):
             with self.subTest(options=options):
                 annotated, plan = self.annotate(model, *options)
                 self.check_annotations(annotated, plan)
-                self.check_round_trip(model, options, plan)
+                self.check_round_trip(model, options, plan, annotated.graph)
 
     def check_outputs(self, original, inputs, level=onnx_runtime_shards.OPTIMIZATION):
         """ONNX Runtime's, of the written model and of the one that was planned."""
@@ -225,7 +231,7 @@ class AnnotatedTest(TemporaryFolderTest):
         options = ("--ngpus", 4, "--stages", 2, "--microbatches", 2)
         annotated, plan = self.annotate(MLP, *options)
         self.check_annotations(annotated, plan)
-        self.check_round_trip(MLP, options, plan)
+        self.check_round_trip(MLP, options, plan, annotated.graph)
 
     def test_bodies_and_functions(self):
         file = self.tmp / "bodies.onnx"
@@ -236,7 +242,7 @@ class AnnotatedTest(TemporaryFolderTest):
             with self.subTest(options=options):
                 annotated, plan = self.annotate((file,), *options)
                 self.check_annotations(annotated, plan)
-                self.check_round_trip((file,), options, plan)
+                self.check_round_trip((file,), options, plan, annotated.graph)
                 for more, rounds in ((True, 2), (False, 0)):
                     self.check_outputs(file, {
                         "x": draw(8, 16), "weight": draw(16, 16) / 4,
