@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
 #include <functional>
 #include <limits>
 #include <optional>
@@ -30,53 +31,62 @@ std::vector<std::vector<int>> subsets(const std::vector<int>& axes) {
   return result;
 }
 
-/// The steps that lead away from one spec of a tensor. What one axis of a coarser mesh does in one
-/// step, its run of axes of a finer mesh does in one, too.
-std::vector<ReshardStep> steps_from(const TensorShardSpec& spec, const Shape& shape,
-                                    const DeviceMesh& mesh) {
-  std::vector<ReshardStep> steps;
+/// Calls `visit` with each step that leads away from one spec of a tensor, which it may keep as a
+/// copy. What one axis of a coarser mesh does in one step, its run of axes of a finer mesh does in
+/// one, too.
+template <typename Visit>
+void for_each_step_from(const TensorShardSpec& spec, const Shape& shape, const DeviceMesh& mesh,
+                        Visit visit) {
+  ReshardStep step{.mesh_axes = {}, .reduce = spec.reduce, .before = spec, .after = spec};
   const auto num_dims = static_cast<int>(spec.dims.size());
-  // Adds a step to the spec that is returned, which is `spec` so far.
-  const auto add = [&](StepKind kind, std::vector<int> axes, int dim,
-                       int split_dim = -1) -> TensorShardSpec& {
-    return steps
-        .emplace_back(ReshardStep{kind, std::move(axes), dim, split_dim, spec.reduce, spec, spec})
-        .after;
+  // Begins a step from the spec `after`, which is returned, to be changed.
+  const auto begin = [&](StepKind kind, const std::vector<int>& axes, int dim, int split_dim,
+                         const TensorShardSpec& after) -> TensorShardSpec& {
+    step.kind = kind;
+    step.mesh_axes = axes;
+    step.dim = dim;
+    step.split_dim = split_dim;
+    return step.after = after;
+  };
+  const auto split = [](TensorShardSpec& after, int dim, const std::vector<int>& axes) {
+    after.dims[dim].insert(after.dims[dim].end(), axes.begin(), axes.end());
   };
   for (const std::vector<int>& axes : subsets(spec.partial)) {
     TensorShardSpec reduced = spec;
     std::erase_if(reduced.partial,
                   [&](int axis) { return std::ranges::find(axes, axis) != axes.end(); });
     if (!reduced.is_partial()) reduced.reduce = Reduce::sum;
-    add(StepKind::all_reduce, axes, -1) = reduced;
+    begin(StepKind::all_reduce, axes, -1, -1, reduced);
+    visit(step);
     for (int d = 0; d < num_dims; ++d) {
       if (shape[d] < 2) continue;
-      TensorShardSpec& scattered = add(StepKind::reduce_scatter, axes, d) = reduced;
-      scattered.dims[d].insert(scattered.dims[d].end(), axes.begin(), axes.end());
+      split(begin(StepKind::reduce_scatter, axes, d, -1, reduced), d, axes);
+      visit(step);
     }
   }
   for (int d = 0; d < num_dims; ++d) {
     const std::vector<int>& axes = spec.dims[d];
     for (std::size_t kept = 0; kept < axes.size(); ++kept) {
       const std::vector<int> moved(axes.begin() + static_cast<std::ptrdiff_t>(kept), axes.end());
-      add(StepKind::all_gather, moved, d).dims[d].resize(kept);
+      begin(StepKind::all_gather, moved, d, -1, spec).dims[d].resize(kept);
+      visit(step);
       for (int to = 0; to < num_dims; ++to) {
         if (to == d || shape[to] < 2) continue;
-        TensorShardSpec& exchanged = add(StepKind::all_to_all, moved, d, to);
+        TensorShardSpec& exchanged = begin(StepKind::all_to_all, moved, d, to, spec);
         exchanged.dims[d].resize(kept);
-        exchanged.dims[to].insert(exchanged.dims[to].end(), moved.begin(), moved.end());
+        split(exchanged, to, moved);
+        visit(step);
       }
     }
     for (int first = 0; shape[d] > 1 && first < mesh.num_axes(); ++first) {
       std::vector<int> run;  // neighbours are one axis of a coarser mesh
       for (int axis = first; axis < mesh.num_axes() && !spec.uses(axis); ++axis) {
         run.push_back(axis);
-        std::vector<int>& split = add(StepKind::slice, run, d).dims[d];
-        split.insert(split.end(), run.begin(), run.end());
+        split(begin(StepKind::slice, run, d, -1, spec), d, run);
+        visit(step);
       }
     }
   }
-  return steps;
 }
 
 /// Seconds, and the number of steps, which tells equal seconds apart.
@@ -116,19 +126,18 @@ ReachedSpecs reach(const TensorShardSpec& src, const TensorShardSpec& dst, const
     const auto [cost, spec] = *open.begin();
     open.erase(open.begin());
     if (spec == dst) break;
-    for (ReshardStep& step : steps_from(spec, shape, mesh)) {
+    for_each_step_from(spec, shape, mesh, [&, &cost = cost](const ReshardStep& step) {
       const Cost next{cost.first + price(step, shape, type), cost.second + 1};
-      if (std::isinf(next.first)) continue;
+      if (std::isinf(next.first)) return;
       require(next.first >= cost.first, "a step has no negative price");
       const auto known = reached.find(step.after);
       if (known != reached.end()) {
-        if (!is_better(next, known->second.cost)) continue;
+        if (!is_better(next, known->second.cost)) return;
         open.erase({known->second.cost, step.after});
       }
       open.emplace(next, step.after);
-      TensorShardSpec after = step.after;
-      reached.insert_or_assign(std::move(after), Reached{next, std::move(step)});
-    }
+      reached.insert_or_assign(step.after, Reached{next, step});
+    });
   }
   return reached;
 }
@@ -199,10 +208,33 @@ std::vector<ConnectionSeconds::Number> ConnectionSeconds::numbers_of(
   return numbers;
 }
 
+ConnectionSeconds::SpecKey ConnectionSeconds::key_of(const TensorShardSpec& spec) {
+  constexpr int axes_in_word = 5;
+  constexpr int bits_of_axis = 12;
+  constexpr int bits_of_place = 4;
+  static_assert(DeviceMesh::max_axes <= 2 * axes_in_word);
+  SpecKey key{0, static_cast<std::uint64_t>(spec.reduce) << (axes_in_word * bits_of_axis)};
+  const auto add = [&key](const std::vector<int>& axes, std::uint64_t where) {
+    for (std::size_t place = 0; place < axes.size(); ++place)
+      key[axes[place] / axes_in_word] |= (where << bits_of_place | place)
+                                         << (axes[place] % axes_in_word * bits_of_axis);
+  };
+  constexpr std::uint64_t partial = (1U << (bits_of_axis - bits_of_place)) - 1;
+  require(spec.dims.size() < partial, "a tensor has fewer dimensions");
+  add(spec.partial, partial);
+  for (std::size_t d = 0; d < spec.dims.size(); ++d) add(spec.dims[d], d + 1);
+  return key;
+}
+
+std::size_t ConnectionSeconds::KeyHash::operator()(const SpecKey& key) const {
+  std::uint64_t hash = key[0] * 0x9e3779b97f4a7c15 ^ (key[1] + 1) * 0xc2b2ae3d27d4eb4f;
+  return hash ^ hash >> 29;
+}
+
 ConnectionSeconds::Number ConnectionSeconds::number_of(const TensorShardSpec& spec) {
-  const auto [entry, is_new] = numbers_.try_emplace(spec, specs_.size());
+  const auto [entry, is_new] = numbers_.try_emplace(key_of(spec), specs_.size());
   if (is_new) {
-    specs_.push_back(&entry->first);
+    specs_.push_back(spec);
     steps_.emplace_back();
   }
   return entry->second;
@@ -212,16 +244,16 @@ const std::vector<ConnectionSeconds::Step>& ConnectionSeconds::steps_of(Number f
   if (steps_[from]) return *steps_[from];
   std::vector<Step>& steps = steps_[from].emplace();
   const auto add = [&](const TensorShardSpec& spec) {
-    for (const ReshardStep& step : steps_from(spec, shape_, mesh_)) {
+    for_each_step_from(spec, shape_, mesh_, [&](const ReshardStep& step) {
       const double seconds = price_(step, shape_, type_);
       require(!(seconds < 0), "a step has no negative price");
-      if (std::isinf(seconds)) continue;
+      if (std::isinf(seconds)) return;
       const bool is_exact = symmetric_.empty();
       steps.push_back(
           {number_of(is_exact ? step.after : canonical(step.after, symmetric_)), seconds});
-    }
+    });
   };
-  const TensorShardSpec spec = *specs_[from];
+  const TensorShardSpec spec = specs_[from];
   if (symmetric_.empty())
     add(spec);
   else
@@ -251,7 +283,7 @@ const ConnectionSeconds::Ways& ConnectionSeconds::ways(Number src,
   for (const Number dst : destinations) {
     if (known.is_final(dst)) continue;
     // Canonical specs name axes that others may stand for.
-    if (!symmetric_.empty() || can_connect(*specs_[src], *specs_[dst])) wanted.insert(dst);
+    if (!symmetric_.empty() || can_connect(specs_[src], specs_[dst])) wanted.insert(dst);
   }
   while (!wanted.empty() && !known.open.empty()) {
     const auto [seconds, spec] = known.open.top();

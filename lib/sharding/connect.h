@@ -1,6 +1,7 @@
 #pragma once
 
 #include <array>
+#include <cstdint>
 #include <deque>
 #include <functional>
 #include <map>
@@ -8,6 +9,7 @@
 #include <queue>
 #include <span>
 #include <string_view>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -85,6 +87,13 @@ class ConnectionSeconds {
     double seconds;
   };
 
+  /// A spec in 12 bits an axis: where it is used, and in which place there.
+  using SpecKey = std::array<std::uint64_t, 2>;
+  static SpecKey key_of(const TensorShardSpec& spec);
+  struct KeyHash {
+    std::size_t operator()(const SpecKey& key) const;
+  };
+
   using Seconds = std::pair<double, Number>;  ///< of a way to this spec
 
   /// Dijkstra's algorithm from one spec. Lists are by number, and may end before the last one.
@@ -109,8 +118,8 @@ class ConnectionSeconds {
   const DeviceMesh& mesh_;
   const StepPrice price_;
   const SymmetricAxes symmetric_;
-  std::map<TensorShardSpec, Number> numbers_;
-  std::vector<const TensorShardSpec*> specs_;           ///< by number
+  std::unordered_map<SpecKey, Number, KeyHash> numbers_;
+  std::deque<TensorShardSpec> specs_;                   ///< by number
   std::deque<std::optional<std::vector<Step>>> steps_;  ///< by number of the spec before
   std::map<Number, Ways> ways_;                         ///< by number of the source
 };
