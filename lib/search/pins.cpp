@@ -233,15 +233,20 @@ std::vector<OpShardSpec> Pins::allowed(const std::string& op_name,
        op_name, describe(*pin), possible);
 }
 
-std::vector<TensorShardSpec> Pins::allowed(const std::string& tensor_name,
-                                           std::vector<TensorShardSpec> choices) const {
+const Pin* Pins::pin_of_tensor(const std::string& name) const {
   const Pin* pin = nullptr;
   for (std::size_t i = 0; i < pins_.size(); ++i) {
     const bool is_for_it =
-        pins_[i].name == tensor_name || (!is_for_operators_[i] && matches(pins_[i], tensor_name));
+        pins_[i].name == name || (!is_for_operators_[i] && matches(pins_[i], name));
     if (is_for_it) pin = &pins_[i];
   }
-  if (!pin || !pin->outputs) return choices;
+  return pin != nullptr && pin->outputs ? pin : nullptr;
+}
+
+std::vector<TensorShardSpec> Pins::allowed(const std::string& tensor_name,
+                                           std::vector<TensorShardSpec> choices) const {
+  const Pin* pin = pin_of_tensor(tensor_name);
+  if (pin == nullptr) return choices;
   if (pin->outputs->size() != 1 ||
       std::ranges::find(choices, pin->outputs->front()) == choices.end()) {
     fail("--strategy pins tensor '{}' to {}, but on this mesh it can only be {}", tensor_name,

@@ -66,6 +66,8 @@ class Pins {
 
   bool is_pinned(const std::string& op_name) const { return pin_of(op_name) != nullptr; }
   const Pin* pin_of(const std::string& op_name) const;  ///< null where it has none
+  /// The one that says how a model input or constant lies; null where none does.
+  const Pin* pin_of_tensor(const std::string& name) const;
   /// Some entry asks for partial inputs or outputs.
   bool name_partial_values() const;
   /// The strategies among `choices` that the operator's pin allows; all where it has none. Throws

@@ -46,9 +46,8 @@
 #include "search/fair_limit.h"
 #include "search/joined_weights.h"
 #include "search/part_context.h"
+#include "search/stored_ways.h"
 #include "search/versioned_tensors.h"
-#include "sharding/axis_uses.h"
-#include "sharding/cross_mesh.h"
 
 namespace autopar::search {
 
@@ -64,31 +63,6 @@ using graph::ValueId;
 using sharding::OpShardSpec;
 using sharding::TensorShardSpec;
 
-/// Smaller constants (and inputs) are not worth a choice: every rank has them whole.
-constexpr std::int64_t smallest_split_bytes = 1024;
-
-bool is_packed(const Value& value) { return bits_of(value.type) % 8 != 0; }
-
-bool is_small(const Value& value) {
-  return value.constant && whole_bytes(value) < smallest_split_bytes;
-}
-
-/// In which it may lie where no pin is for it.
-SpecList possible_specs(const Value& value, const PartContext& context) {
-  if (is_packed(value) || is_small(value)) return {TensorShardSpec::replicated(value.shape.size())};
-  return sharding::enumerate_tensor_shard_specs(value.shape, context.cost.mesh(),
-                                                context.symmetry.relaxed());
-}
-
-SpecList stored_specs(const Value& value, const PartContext& context) {
-  context.prices->check_limit();
-  if (is_packed(value)) return context.pins.allowed(value.name, possible_specs(value, context));
-  auto all = sharding::enumerate_tensor_shard_specs(value.shape, context.cost.mesh(),
-                                                    context.symmetry.relaxed());
-  auto allowed = context.pins.allowed(value.name, all);
-  return is_small(value) && allowed == all ? possible_specs(value, context) : allowed;
-}
-
 /// Throws the problems with the pins, all at once: of each the first operator that refuses it.
 void check_pins(PartContext& context, Problems& problems) {
   const Graph& graph = context.graph;
@@ -101,7 +75,8 @@ void check_pins(PartContext& context, Problems& problems) {
     if (!is_possible) refused.insert(pin);
   }
   for (std::size_t id = 0; id < graph.values.size(); ++id)
-    if (context.uses.producers[id] == graph::no_node)
+    if (context.uses.producers[id] == graph::no_node &&
+        context.pins.pin_of_tensor(graph.values[id].name) != nullptr)
       problems.collect([&] { stored_specs(graph.values[id], context); });
   problems.throw_if_any();
 }
@@ -155,63 +130,17 @@ struct StoredTensors {
   std::vector<std::map<ValueId, int>> weights;  ///< as join_weights numbers them
   int horizon = 0;                              ///< one past the last time
   FairLimit fair;                               ///< of each weight once
-  std::map<int, std::size_t> added{};           ///< by weight, its index in PlanProblem::stored
+  StoredWaysTable ways;
+  std::map<int, std::size_t> added{};  ///< by weight, its index in PlanProblem::stored
 };
 
-/// Those near the value's in the plan, or all where none is.
-SpecList near_specs(const Neighbourhood& near, ValueId value, int num_axes, const SpecList& all) {
-  if (near.plan == nullptr) return all;
-  SpecList kept = all;
-  sharding::keep_near(kept, near.plan->stored.at(value), num_axes, near.free_axes);
-  return kept.empty() ? all : kept;
-}
-
-/// Those that the relaxation's choice stands for, where there is one.
-void keep_chosen(const Symmetry& symmetry, ValueId value, SpecList& specs) {
-  if (symmetry.chosen == nullptr) return;
-  const TensorShardSpec& form = symmetry.chosen->stored.at(value);
-  std::erase_if(
-      specs, [&](const TensorShardSpec& spec) { return canonical(spec, symmetry.axes) != form; });
-}
-
-/// What the rank that needs most of a weight needs, by spec.
-std::vector<std::int64_t> weight_usages(const Value& value, const SpecList& specs,
-                                        const sharding::DeviceMesh& mesh) {
-  std::vector<std::int64_t> usages;
-  for (const TensorShardSpec& spec : specs)
-    usages.push_back(
-        bytes_of(value.type, graph::num_elements(largest_local_shape(spec, value.shape, mesh))));
-  return usages;
-}
-
-/// What the pins of all profiles leave of the ways in which a tensor may lie. Throws Error where
-/// that is nothing.
-SpecList specs_for_all(const Value& value, const std::deque<PartContext>& contexts) {
-  SpecList specs = stored_specs(value, contexts.front());
-  for (std::size_t p = 1; p < contexts.size(); ++p) {
-    const SpecList allowed = stored_specs(value, contexts[p]);
-    std::erase_if(specs, [&](const TensorShardSpec& spec) {
-      return std::ranges::find(allowed, spec) == allowed.end();
-    });
-  }
-  if (specs.empty())
-    fail(
-        "--strategy pins tensor '{}' otherwise in one profile than in another: a weight lies one "
-        "way for all",
-        value.name);
-  return specs;
-}
-
-void add_stored_tensors(const std::deque<PartContext>& contexts, std::size_t part,
-                        StoredTensors& tensors, PlanProblem& built) {
-  const PartContext& context = contexts[part];
-  const Graph& graph = context.graph;
+void add_stored_tensors(const PartContext& context, std::size_t part, StoredTensors& tensors,
+                        PlanProblem& built) {
   const GraphUses& uses = context.uses;
-  const sharding::DeviceMesh& mesh = context.cost.mesh();
-  for (std::size_t id = 0; id < graph.values.size(); ++id) {
+  for (std::size_t id = 0; id < context.graph.values.size(); ++id) {
     const auto value_id = static_cast<ValueId>(id);
     if (uses.producers[id] != graph::no_node) continue;
-    const Value& value = graph.value(value_id);
+    const Value& value = context.graph.value(value_id);
     const bool is_weight = value.constant.has_value();
     std::size_t index = built.stored.size();
     if (is_weight) {
@@ -221,25 +150,11 @@ void add_stored_tensors(const std::deque<PartContext>& contexts, std::size_t par
     }
     built.parts[part].stored.emplace(value_id, index);
     if (index < built.stored.size()) continue;
-    PlanProblem::Stored stored;
-    if (context.received.contains(value_id))
-      stored.specs = sharding::receive_specs(value.shape, mesh);
-    else
-      stored.specs = is_weight ? specs_for_all(value, contexts) : stored_specs(value, context);
-    stored.specs = near_specs(context.near, value_id, mesh.num_axes(), stored.specs);
-    keep_chosen(context.symmetry, value_id, stored.specs);
-    std::vector<std::int64_t> usages;
-    if (is_weight) {
-      usages = weight_usages(value, stored.specs, mesh);
-      tensors.fair.add(whole_bytes(value),
-                       weight_usages(value, possible_specs(value, context), mesh), usages);
-    } else {
-      for (const TensorShardSpec& spec : stored.specs)
-        usages.push_back(arena_bytes(value, spec, context.cost));
-    }
-    stored.node = add_node(built.problem, is_weight ? 0 : uses.first_time(),
-                           is_weight ? tensors.horizon : uses.last_use[id] + 1, std::move(usages));
-    built.stored.push_back(std::move(stored));
+    const auto ways = tensors.ways.of(part, value_id);
+    if (is_weight) tensors.fair.add(whole_bytes(value), ways->bytes_without_pins, ways->bytes);
+    const int node = add_node(built.problem, is_weight ? 0 : uses.first_time(),
+                              is_weight ? tensors.horizon : uses.last_use[id] + 1, ways->bytes);
+    built.stored.push_back({node, ways->specs});
   }
 }
 
@@ -333,7 +248,8 @@ PlanProblem build(std::vector<PartGraph> graphs, const SearchOptions& options,
     first_node = end_node;
   }
   StoredTensors tensors{join_weights(alone), first_node + 1,
-                        FairLimit(graphs.front().cost.mesh().num_devices())};
+                        FairLimit(graphs.front().cost.mesh().num_devices()),
+                        StoredWaysTable(contexts)};
 
   // Phase by phase: the problem's first nodes are all the operators.
   const std::int64_t capacity = limit_of(options.memory, graphs.front().cost.device());
@@ -351,7 +267,7 @@ PlanProblem build(std::vector<PartGraph> graphs, const SearchOptions& options,
   for (std::size_t p = 0; p < count; ++p)
     add_operators_without_rule(contexts[p].graph, built.parts[p], without_rule, built);
   for_each_part([&](std::size_t p) { add_inner_values(built.parts[p], limit, built); });
-  for_each_part([&](std::size_t p) { add_stored_tensors(contexts, p, tensors, built); });
+  for_each_part([&](std::size_t p) { add_stored_tensors(contexts[p], p, tensors, built); });
   for (const auto& [weight, index] : tensors.added)
     built.part_of[built.stored[index].node] = PlanProblem::of_all;
   std::vector<std::vector<VersionedTensor>> versioned(count);
