@@ -33,18 +33,15 @@ struct Round {
   double share_of_one;
 };
 constexpr Round rounds[] = {{2, 0.3, 0}, {3, 0.6, 0.5}, {4, 0.9, 0.8}};
-/// Meshes of so many axes are searched before all others, where meshes are too large to search to
-/// the end, in this part of the time left.
-struct Rung {
-  int axes;
-  double share;
-};
-constexpr Rung rungs[] = {{2, 0.1}, {3, 0.35}, {most_axes_of_descent, 1}};
-constexpr double share_of_last_rung = 0.9;
-/// The last one where there is no time for steps on many axes, and the part of the time left for
-/// it: then others are to be tried, too.
-constexpr int most_axes_in_short_time = 3;
-constexpr double share_in_short_time = 0.75;
+/// Where meshes are too large to search to the end, one of so many axes is searched before all
+/// others, in this part of the time left, and behind it one of up to most_axes_of_descent.
+constexpr int axes_of_first = 3;
+constexpr double share_of_first = 0.3;
+constexpr double share_of_second = 0.9;
+/// The first one mostly takes so many times what plan_on_one_axis does. Where its share is less, it
+/// has this part of the time left, without a second one: then others are to be tried, too.
+constexpr double times_of_one_axis = 6;
+constexpr double share_of_first_alone = 0.75;
 /// The finest mesh is searched before all others where it has no more axes.
 constexpr int most_axes_at_once = 4;
 /// What a mesh has for its first search at least, and another search later on, as parts of all
@@ -209,36 +206,28 @@ struct MeshSearches {
         !has_symmetry(finest(), options))
       return false;
     const auto i = static_cast<std::size_t>(&finest() - meshes.data());
-    search(i, share_of_last_rung * seconds_left(1));
+    search(i, share_of_second * seconds_left(1));
     if (plans[i] && plans[i]->report.bound_is_searched) bound_all(trials[i].lower_bound_seconds);
     return true;
   }
 
-  /// One mesh of each rung after the other, each beginning with the plan of the one before. A plan
-  /// of a coarser mesh is one of any that refines it, so that the last one matters most.
+  /// The mesh of so many axes that comes first.
+  void search_one_of(int axes, double share) {
+    const auto next = next_new_mesh(trials, {.fewest = axes, .most = axes});
+    if (next && !was_interrupted()) search(*next, share * seconds_left(1));
+  }
+
+  /// A plan of a coarser mesh is one of any that refines it, so that the second one matters most.
   void climb() {
     if (!best && !is_relaxed) return;
-    const double least_seconds_of_search =
-        best ? least_times_of_one_axis * plans[*best]->report.search_seconds : 0;
-    const auto is_too_short = [&](const Rung& rung) {
-      return rung.share * seconds_left(1) < least_seconds_of_search;
-    };
     const int finest_axes = mesh_of(finest()).num_axes();
-    int last = std::min(most_axes_of_descent, finest_axes);
-    double share_of_last = share_of_last_rung;
-    if (is_too_short(rungs[0]) || (finest_axes > last && !is_relaxed)) {
-      last = std::min(last, most_axes_in_short_time);
-      share_of_last = share_in_short_time;
-    }
-    for (const Rung& rung : rungs) {
-      const bool is_last = rung.axes >= last;
-      if (!is_last && is_too_short(rung)) continue;
-      const int axes = std::min(rung.axes, last);
-      const auto next = next_new_mesh(trials, {.fewest = axes, .most = axes});
-      const double share = is_last ? share_of_last : rung.share;
-      if (next && !was_interrupted()) search(*next, share * seconds_left(1));
-      if (is_last) return;
-    }
+    const double seconds_of_one_axis = best ? plans[*best]->report.search_seconds : 0;
+    const bool has_second =
+        share_of_first * seconds_left(1) >= times_of_one_axis * seconds_of_one_axis &&
+        (finest_axes <= most_axes_of_descent || is_relaxed);
+    const int last = std::min(has_second ? most_axes_of_descent : axes_of_first, finest_axes);
+    if (last > axes_of_first) search_one_of(axes_of_first, share_of_first);
+    search_one_of(last, has_second ? share_of_second : share_of_first_alone);
   }
 
   /// Searches the meshes that were not, until the round is over.
