@@ -26,7 +26,7 @@ std::optional<std::size_t> least_of(std::span<const MeshTrial> trials, IsCandida
   return least;
 }
 
-/// Those of all sets of axes: the more, the more ways there are to split a tensor.
+/// The sizes of all groups of axes: the more there are, the more ways to split a tensor.
 std::set<int> group_sizes(const sharding::DeviceMesh& mesh) {
   std::set<int> sizes{1};
   for (const int axis : mesh.axis_sizes())

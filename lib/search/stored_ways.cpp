@@ -29,14 +29,13 @@ SpecList all_specs(const Value& value, const PartContext& profile) {
                                                 profile.symmetry.relaxed());
 }
 
-/// In which it may lie where no pin is for it.
+/// The specs in which a tensor without a pin may lie.
 SpecList possible_specs(const Value& value, const PartContext& profile) {
   if (is_packed(value) || is_small(value)) return {TensorShardSpec::replicated(value.shape.size())};
   return all_specs(value, profile);
 }
 
-/// What the pins of all profiles leave of the ways in which a constant may lie. Throws Error where
-/// that is nothing.
+/// The specs that the pins of all profiles allow for a constant. Throws Error if there are none.
 SpecList specs_for_all(const Value& value, const std::deque<PartContext>& profiles) {
   SpecList specs = stored_specs(value, profiles.front());
   for (std::size_t p = 1; p < profiles.size(); ++p) {
@@ -53,7 +52,7 @@ SpecList specs_for_all(const Value& value, const std::deque<PartContext>& profil
   return specs;
 }
 
-/// Those near the plan's, where there is one and any are.
+/// Keeps the specs near the plan's, if there is a plan and any spec is near.
 void keep_near_plan(const std::optional<TensorShardSpec>& plan, const PartContext& profile,
                     SpecList& specs) {
   if (!plan) return;
@@ -62,7 +61,7 @@ void keep_near_plan(const std::optional<TensorShardSpec>& plan, const PartContex
   if (!kept.empty()) specs = std::move(kept);
 }
 
-/// Those that the relaxation's choice stands for, where there is one.
+/// Keeps the specs that the relaxation's form stands for, if there is one.
 void keep_form(const std::optional<TensorShardSpec>& form, const PartContext& profile,
                SpecList& specs) {
   if (!form) return;

@@ -15,18 +15,19 @@ namespace autopar::search {
 /// The ways in which a model input or constant may lie.
 struct StoredWays {
   SpecList specs;
-  std::vector<std::int64_t> bytes;  ///< by spec, of the rank that needs most
-  /// The same of a constant's specs that there are without pins and without plans to keep to.
+  std::vector<std::int64_t> bytes;  ///< what the fullest rank needs, by spec
+  /// For a constant: the bytes of all specs that it could have without pins or a plan to keep to.
   std::vector<std::int64_t> bytes_without_pins{};
 };
 
-/// Finds them, once for all tensors that are alike. Keeps a reference to the profiles.
+/// Finds the ways in which tensors may lie, once for all tensors that are alike. Keeps a reference
+/// to the profiles.
 class StoredWaysTable {
  public:
   explicit StoredWaysTable(const std::deque<PartContext>& profiles) : profiles_(profiles) {}
 
-  /// Of a value of this profile; a constant lies one way in all. Throws Error where pins leave
-  /// none, OutOfTime after the limit of the profile's prices.
+  /// Returns the ways of one profile's input or constant; a constant lies the same way in all
+  /// profiles. Throws Error if pins leave no way, and OutOfTime after the profile's time limit.
   std::shared_ptr<const StoredWays> of(std::size_t profile, graph::ValueId id);
 
  private:
@@ -38,7 +39,7 @@ class StoredWaysTable {
   std::map<Key, std::shared_ptr<const StoredWays>> found_;
 };
 
-/// Those that the pins of one profile leave. Throws Error where that is none.
+/// Returns the specs that the pins of one profile allow. Throws Error if they allow none.
 SpecList stored_specs(const graph::Value& value, const PartContext& profile);
 
 }  // namespace autopar::search

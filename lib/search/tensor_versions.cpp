@@ -55,7 +55,7 @@ void keep_serving(std::span<const SpecList* const> readers, TensorVersions& vers
   }
 }
 
-/// Those that several readers may read, ascending.
+/// The specs that several readers may read, ascending.
 SpecList specs_shared(std::span<const SpecList* const> readers) {
   std::map<sharding::TensorShardSpec, std::size_t> readers_of;
   for (const SpecList* read : readers)
@@ -66,7 +66,7 @@ SpecList specs_shared(std::span<const SpecList* const> readers) {
   return shared;
 }
 
-/// Without sets where there are too many of up to `most` specs.
+/// Makes the versions; they have no sets if there are too many of up to `most` specs.
 TensorVersions versions_of(SpecList specs, std::span<const SpecList* const> readers,
                            const SpecList& made, std::size_t most, std::size_t most_sets) {
   TensorVersions versions{.specs = std::move(specs)};

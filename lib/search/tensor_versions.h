@@ -51,19 +51,20 @@ struct TensorVersions {
 /// All that some reader may read, ascending. `readers`: for each the specs of its strategies, equal
 /// ones as often as they come.
 SpecList specs_read(std::span<const SpecList* const> readers);
-/// Where copies' memory matters: sets only. `kinds`: by spec of specs_read, of copies, or none;
-/// with kinds, half as many sets are too many.
+/// The ways to have a tensor whose copies' memory matters: sets only. `kinds`: the kind of each
+/// copy, by spec of specs_read, or none; with kinds, half as many sets are too many.
 TensorVersions counted_versions(std::span<const SpecList* const> readers, std::vector<int> kinds,
                                 std::size_t most_sets = most_sets_of_versions);
-/// Where it does not. `made`: the specs in which the tensor may be made, likewise.
+/// The ways to have a tensor whose copies' memory does not matter: sets, or a copy for each reader.
+/// `made`: the specs in which the tensor may be made, equal ones as often as they come.
 TensorVersions tensor_versions(std::span<const SpecList* const> readers, const SpecList& made,
                                std::size_t most_sets = most_sets_of_versions);
-/// The same, of those specs that several readers may read. What one reader alone may read is not in
-/// `specs`: it has its copy, if any, for itself.
+/// As tensor_versions, with the specs alone that several readers may read. What one reader alone
+/// may read is not in `specs`: it has its copy, if any, for itself.
 TensorVersions shared_versions(std::span<const SpecList* const> readers, const SpecList& made,
                                std::size_t most_sets = most_sets_of_versions);
-/// The same with sets of as many specs as are not too many: copies that several readers may share
-/// then count for one of them alone. No choice of the readers costs more than it does.
+/// As shared_versions, with sets of as many specs as are not too many: copies that several readers
+/// may share then count for one of them alone. No choice of the readers costs more than it does.
 TensorVersions relaxed_versions(std::span<const SpecList* const> readers, const SpecList& made,
                                 std::size_t most_sets = most_sets_of_versions);
 
