@@ -4,8 +4,9 @@
 #include <functional>
 #include <iterator>
 #include <queue>
-#include <set>
+#include <span>
 #include <utility>
+#include <vector>
 
 namespace autopar::assignment {
 
@@ -25,25 +26,52 @@ struct EliminationGraph {
         children(links.size()),
         is_gone(links.size(), 0) {
     for (std::size_t i = 0; i < links.size(); ++i) {
-      for (const Link& link : links[i]) neighbours[i].insert(link.other);
+      for (const Link& link : links[i]) neighbours[i].push_back(link.other);
+      std::ranges::sort(neighbours[i]);
+      neighbours[i].erase(std::unique(neighbours[i].begin(), neighbours[i].end()),
+                          neighbours[i].end());
     }
   }
 
-  Links links;  ///< of the problem
-  std::vector<std::set<int>> neighbours;
+  Links links;                                     ///< of the problem
+  std::vector<std::vector<int>> neighbours;        ///< ascending
   std::vector<std::vector<std::size_t>> children;  ///< buckets whose tables are over the node
   std::vector<char> is_gone;
 };
 
+using Place = std::vector<int>::const_iterator;
+
+/// The first that is not less than `value`, mostly near `begin`: strides towards it double.
+Place first_from(int value, Place begin, Place end) {
+  std::ptrdiff_t stride = 1;
+  for (; end - begin > stride && begin[stride] < value; stride *= 2) begin += stride;
+  return std::lower_bound(begin, begin + std::min(stride + 1, end - begin), value);
+}
+
 /// What the pairs of neighbours of a node weigh that its elimination would make neighbours.
 double fill_of(int i, const EliminationGraph& graph, const auto& weight) {
-  const std::set<int>& neighbours = graph.neighbours[i];
+  const std::vector<int>& neighbours = graph.neighbours[i];
   if (neighbours.size() > most_neighbours) return wait;
   double fill = 0;
-  for (auto j = neighbours.begin(); j != neighbours.end(); ++j)
-    for (auto k = std::next(j); k != neighbours.end(); ++k)
-      if (!graph.neighbours[*j].contains(*k)) fill += weight(*j, *k);
+  for (auto j = neighbours.begin(); j != neighbours.end(); ++j) {
+    const std::vector<int>& known = graph.neighbours[*j];
+    auto at = known.begin();
+    for (auto k = std::next(j); k != neighbours.end(); ++k) {
+      at = first_from(*k, at, known.end());
+      if (at == known.end() || *at != *k) fill += weight(*j, *k);
+    }
+  }
   return fill;
+}
+
+/// The separator without j, beside its other neighbours, without i.
+std::vector<int> joined_neighbours(int j, std::span<const int> separator, int i,
+                                   const std::vector<int>& known) {
+  std::vector<int> joined;
+  joined.reserve(known.size() + separator.size());
+  std::ranges::set_union(known, separator, std::back_inserter(joined));
+  std::erase_if(joined, [&](int k) { return k == i || k == j; });
+  return joined;
 }
 
 /// Eliminates a node: its bucket, with this index, is over its neighbours, which become neighbours
@@ -59,11 +87,8 @@ Bucket eliminate(int i, std::size_t index, EliminationGraph& graph) {
   graph.is_gone[i] = 1;
   // Its table is summed where the first of its neighbours is eliminated.
   for (const int j : bucket.separator()) {
-    graph.neighbours[j].erase(i);
+    graph.neighbours[j] = joined_neighbours(j, bucket.separator(), i, graph.neighbours[j]);
     graph.children[j].push_back(index);
-    for (const int k : bucket.separator()) {
-      if (j != k) graph.neighbours[j].insert(k);
-    }
   }
   return bucket;
 }
