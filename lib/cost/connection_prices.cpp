@@ -1,23 +1,44 @@
 #include "cost/connection_prices.h"
 
+#include <utility>
+
 namespace autopar::cost {
 
 using sharding::Shape;
 using sharding::TensorShardSpec;
 
+namespace {
+
+/// The axes over any of which a step costs the same: none where steps, or the collectives of
+/// another runtime, take axes in ascending order.
+sharding::SymmetricAxes exchangeable_axes(const CostModel& cost) {
+  const bool has_all_orders = cost.mesh().num_axes() <= sharding::most_axes_stepped_in_any_order &&
+                              cost.device().collectives == nullptr;
+  return has_all_orders ? cost.symmetric_axes() : sharding::SymmetricAxes{};
+}
+
+}  // namespace
+
+ConnectionPrices::ConnectionPrices(const CostModel& cost, sharding::SymmetricAxes relaxed,
+                                   std::optional<TimeLimit> limit)
+    : cost_(cost), limit_(limit), price_(cost.step_price()) {
+  if (relaxed.empty()) alike_.exchangeable = exchangeable_axes(cost);
+  alike_.relaxed = std::move(relaxed);
+}
+
 std::vector<double> ConnectionPrices::seconds(std::span<const TensorShardSpec> from,
                                               std::span<const TensorShardSpec> to,
                                               const Shape& shape, graph::DataType type) {
   check_limit();
-  return known_.try_emplace({shape, type}, shape, type, cost_.mesh(), price_, symmetric_)
-      .first->second.between(from, to);
+  return known_.try_emplace({shape, type}, shape, type, cost_.mesh(), price_, alike_)
+      .first->second.between(from, to, limit_, threads_);
 }
 
 double ConnectionPrices::reduction_seconds(const graph::Graph& graph, const graph::Node& node,
                                            const sharding::ShardingRule& rule,
                                            const sharding::OpShardSpec& spec) {
   const auto form_of = [this](const TensorShardSpec& each) {
-    return symmetric_.empty() ? each : canonical(each, symmetric_);
+    return alike_.relaxed.empty() ? each : canonical(each, alike_.relaxed);
   };
   return cost_.reduction_seconds(
       graph, node, rule, spec,

@@ -8,22 +8,24 @@
 
 #include "base/time_limit.h"
 #include "cost/cost_model.h"
-#include "sharding/connect.h"
+#include "sharding/connection_seconds.h"
 
 namespace autopar::cost {
 
 /// The seconds of the cheapest chains of steps between the specs of any tensors. Each step is
-/// priced once for all tensors of a shape and type. Keeps a reference to the cost model.
+/// priced once for all tensors of a shape and type, and chains that differ only in which of
+/// symmetric axes they use are found once. Keeps a reference to the cost model.
 class ConnectionPrices {
  public:
-  /// With `symmetric` axes all specs are canonical, as sharding::ConnectionSeconds has it.
+  /// With `relaxed` axes all specs are canonical, as sharding::ConnectionSeconds has it.
   /// What is asked for after the limit, if there is one, throws OutOfTime.
-  explicit ConnectionPrices(const CostModel& cost, sharding::SymmetricAxes symmetric = {},
-                            std::optional<TimeLimit> limit = {})
-      : cost_(cost), symmetric_(std::move(symmetric)), limit_(limit), price_(cost.step_price()) {}
+  explicit ConnectionPrices(const CostModel& cost, sharding::SymmetricAxes relaxed = {},
+                            std::optional<TimeLimit> limit = {});
 
   /// In place of the one before; none: prices may take as long as they do.
   void set_limit(std::optional<TimeLimit> limit) { limit_ = limit; }
+  /// How many threads find prices; at first one.
+  void set_threads(std::size_t threads) { threads_ = threads; }
   /// Throws OutOfTime after the limit.
   void check_limit() const {
     if (limit_) limit_->check();
@@ -39,8 +41,9 @@ class ConnectionPrices {
 
  private:
   const CostModel& cost_;
-  const sharding::SymmetricAxes symmetric_;
+  sharding::AlikeAxes alike_;
   std::optional<TimeLimit> limit_;
+  std::size_t threads_ = 1;
   const sharding::StepPrice price_;
   std::map<std::pair<sharding::Shape, graph::DataType>, sharding::ConnectionSeconds> known_;
 };

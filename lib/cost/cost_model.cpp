@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <numeric>
 #include <utility>
 
 #include "graph/loop_body.h"
@@ -195,6 +196,21 @@ double CostModel::traffic_seconds(const Work& work) const {
   double seconds = device_.memory_bytes_per_second.seconds(work.bytes);
   if (work.weight_bytes > 0) seconds += work.weight_bytes / device_.weight_bytes_per_second;
   return seconds;
+}
+
+sharding::SymmetricAxes CostModel::symmetric_axes() const {
+  const int count = mesh_.num_axes();
+  sharding::SymmetricAxes first(static_cast<std::size_t>(count));
+  std::iota(first.begin(), first.end(), 0);
+  bool are_any = false;
+  for (int axis = 0; axis < count; ++axis)
+    for (int before = axis; before-- > 0;)
+      if (are_symmetric(before, axis)) {
+        first[axis] = first[before];
+        are_any = true;
+        break;
+      }
+  return are_any ? first : sharding::SymmetricAxes{};
 }
 
 double CostModel::operator_seconds(const graph::Graph& graph, const graph::Node& node,

@@ -60,6 +60,8 @@ class CostModel {
     return mesh_.axis_size(a) == mesh_.axis_size(b) && leaves_node_[a] == leaves_node_[b] &&
            link_along(a) == link_along(b);
   }
+  /// Mesh axes of one size along like links; empty where no two are.
+  sharding::SymmetricAxes symmetric_axes() const;
 
   /// The operator on its largest local shard, without its reductions: the larger of arithmetic and
   /// memory traffic (and the part of the smaller that does not overlap), plus a launch; views are

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/in_parallel.h"
 #include "base/interruption.h"
 #include "search/coarse_plan.h"
 #include "search/first_plans.h"
@@ -46,9 +47,12 @@ std::vector<plan::Plan> refined_on(const sharding::DeviceMesh& mesh, const Joint
 }
 
 /// The profiles with prices that all steps share.
-std::vector<Profile> with_shared_prices(std::span<const Profile> profiles) {
+std::vector<Profile> with_shared_prices(std::span<const Profile> profiles, int threads) {
   std::vector<Profile> result(profiles.begin(), profiles.end());
-  for (Profile& profile : result) profile.near.prices = prices_or_own(nullptr, *profile.cost);
+  for (Profile& profile : result) {
+    profile.near.prices = prices_or_own(nullptr, *profile.cost);
+    profile.near.prices->set_threads(threads > 0 ? static_cast<std::size_t>(threads) : cores());
+  }
   return result;
 }
 
@@ -210,7 +214,7 @@ JointPlan descend(const Stopwatch& stopwatch, std::span<const Profile> profiles,
                   const SearchOptions& options, JointPlan start) {
   SearchOptions quiet = options;
   quiet.warns = false;
-  const std::vector<Profile> priced = with_shared_prices(profiles);
+  const std::vector<Profile> priced = with_shared_prices(profiles, options.threads);
   if (is_roomy(start, profiles, options))
     return descend_at_rest(stopwatch, priced, quiet, std::move(start));
   improve(

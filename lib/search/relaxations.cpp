@@ -1,7 +1,6 @@
 #include "search/relaxations.h"
 
 #include <algorithm>
-#include <numeric>
 #include <utility>
 
 #include "search/first_plans.h"
@@ -25,7 +24,7 @@ TimeLimit limit_of_building(const Stopwatch& stopwatch, const SearchOptions& own
 std::vector<Profile> with_symmetry(std::span<const Profile> profiles, const TimeLimit& limit) {
   std::vector<Profile> relaxed(profiles.begin(), profiles.end());
   for (Profile& profile : relaxed)
-    profile.symmetry = {.axes = symmetric_axes(*profile.cost), .limit = limit};
+    profile.symmetry = {.axes = profile.cost->symmetric_axes(), .limit = limit};
   return relaxed;
 }
 
@@ -59,24 +58,9 @@ std::vector<plan::Plan> forms_of(const PlanTask& task, const std::vector<int>& c
 
 }  // namespace
 
-sharding::SymmetricAxes symmetric_axes(const cost::CostModel& cost) {
-  const int count = cost.mesh().num_axes();
-  sharding::SymmetricAxes first(static_cast<std::size_t>(count));
-  std::iota(first.begin(), first.end(), 0);
-  bool are_any = false;
-  for (int axis = 0; axis < count; ++axis)
-    for (int before = axis; before-- > 0;)
-      if (cost.are_symmetric(before, axis)) {
-        first[axis] = first[before];
-        are_any = true;
-        break;
-      }
-  return are_any ? first : sharding::SymmetricAxes{};
-}
-
 bool has_symmetry(std::span<const Profile> profiles, const SearchOptions& options) {
   return options.pins.empty() && std::ranges::all_of(profiles, [](const Profile& profile) {
-           return profile.stage->received.empty() && !symmetric_axes(*profile.cost).empty();
+           return profile.stage->received.empty() && !profile.cost->symmetric_axes().empty();
          });
 }
 

@@ -9,9 +9,6 @@
 
 namespace autopar::search {
 
-/// Mesh axes of one size along like links; empty where no two are.
-sharding::SymmetricAxes symmetric_axes(const cost::CostModel& cost);
-
 /// Whether the mesh has symmetric axes, and neither pins nor other meshes tell them apart.
 bool has_symmetry(std::span<const Profile> profiles, const SearchOptions& options);
 

@@ -18,12 +18,14 @@ class AxesInOrder {
   /// Ascending.
   std::vector<int> in_place_of(const std::vector<int>& axes) {
     std::vector<int> taken;
-    for (const int axis : axes) {
-      auto& [group, next] = *left_.find(symmetric_[axis]);
-      taken.push_back(next[used_[group]++]);
-    }
+    for (const int axis : axes) taken.push_back(next_in_place_of(axis));
     std::ranges::sort(taken);
     return taken;
+  }
+
+  int next_in_place_of(int axis) {
+    const int group = symmetric_[axis];
+    return left_[group][used_[group]++];
   }
 
  private:
@@ -39,6 +41,26 @@ TensorShardSpec canonical(const TensorShardSpec& spec, const SymmetricAxes& symm
   TensorShardSpec result = spec;
   for (std::vector<int>& dim : result.dims) dim = axes.in_place_of(dim);
   result.partial = axes.in_place_of(spec.partial);
+  return result;
+}
+
+AxisNames names_by_first_use(const TensorShardSpec& spec, const SymmetricAxes& symmetric) {
+  if (symmetric.empty()) return {};
+  AxesInOrder axes(symmetric);
+  AxisNames names(symmetric.size(), -1);
+  const auto name = [&](int axis) {
+    if (names[axis] < 0) names[axis] = axes.next_in_place_of(axis);
+  };
+  for (const std::vector<int>& dim : spec.dims) std::ranges::for_each(dim, name);
+  std::ranges::for_each(spec.partial, name);
+  for (int axis = 0; axis < std::ssize(symmetric); ++axis) name(axis);
+  return names;
+}
+
+AxisNames inverse(const AxisNames& names) {
+  AxisNames result(names.size());
+  for (std::size_t axis = 0; axis < names.size(); ++axis)
+    result[names[axis]] = static_cast<int>(axis);
   return result;
 }
 

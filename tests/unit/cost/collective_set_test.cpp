@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "cost/cost_model.h"
+#include "sharding/connection_seconds.h"
 
 using namespace autopar;
 using graph::DataType;

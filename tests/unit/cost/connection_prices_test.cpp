@@ -1,6 +1,9 @@
 #include "cost/connection_prices.h"
 
+#include <algorithm>
 #include <catch2/catch.hpp>
+#include <cmath>
+#include <random>
 
 #include "cost/device_file.h"
 #include "sharding/op_shard_spec.h"
@@ -36,4 +39,49 @@ TEST_CASE(
     }
   }
   CHECK(chains > 100);
+}
+
+TEST_CASE("chains between specs that differ in which of symmetric axes they use are found once") {
+  struct Case {
+    const char* device;
+    std::vector<int> sizes;
+    sharding::Shape shape;
+  };
+  constexpr std::size_t most_specs = 1000;
+  constexpr std::size_t sampled_specs = 20;
+  std::mt19937 random(6);
+  for (const auto& [device, sizes, shape] :
+       {Case{"h200", {2, 2, 2}, {8, 12}}, Case{"h200", {2, 3, 2}, {8, 7}},
+        Case{"h100-cluster", {2, 2, 2, 2}, {32}}, Case{"h100-cluster", {2, 4, 2}, {64, 8}},
+        Case{"h100-cluster", {2, 2, 4}, {3, 64}}, Case{"h200", {2, 2, 2, 2, 2}, {32, 32}},
+        Case{"h100-cluster", {2, 2, 2, 2, 2, 2}, {64}}}) {
+    const CostModel cost(load_device_model(device), sharding::DeviceMesh(sizes));
+    std::vector<sharding::TensorShardSpec> specs =
+        sharding::enumerate_tensor_shard_specs(shape, cost.mesh());
+    for (std::size_t i = 0, whole = specs.size(); i < whole; ++i) {
+      sharding::TensorShardSpec partial = specs[i];
+      for (int axis = 0; axis < cost.mesh().num_axes(); ++axis)
+        if (!partial.uses(axis)) partial.partial.push_back(axis);
+      if (partial.is_partial()) specs.push_back(partial);
+    }
+    if (specs.size() > most_specs) {
+      std::ranges::shuffle(specs, random);
+      specs.resize(sampled_specs);
+    }
+    ConnectionPrices prices(cost);
+    prices.set_threads(2);
+    const auto seconds = prices.seconds(specs, specs, shape, graph::DataType::float16);
+    for (std::size_t a = 0; a < specs.size(); ++a)
+      for (std::size_t b = 0; b < specs.size(); ++b) {
+        const double found = seconds[a * specs.size() + b];
+        CAPTURE(device, to_string(cost.mesh()), to_string(specs[a]), to_string(specs[b]));
+        if (!can_connect(specs[a], specs[b])) {
+          CHECK(std::isinf(found));
+          continue;
+        }
+        const auto chain = sharding::connect(specs[a], specs[b], shape, graph::DataType::float16,
+                                             cost.mesh(), cost.step_price());
+        CHECK_THAT(found, WithinRel(chain.seconds, 1e-9));
+      }
+  }
 }

@@ -339,6 +339,17 @@ std::string text_of(const Connection& chain) {
 
 }  // namespace
 
+TEST_CASE("symmetric axes are those of one size along like links") {
+  const auto axes_of = [](const char* device, std::vector<int> sizes) {
+    return CostModel(autopar::cost::load_device_model(device), DeviceMesh(std::move(sizes)))
+        .symmetric_axes();
+  };
+  CHECK(axes_of("h200", {2, 4, 2}) == SymmetricAxes{0, 1, 0});
+  CHECK(axes_of("h200", {2, 2, 2, 2}) == SymmetricAxes{0, 0, 0, 0});
+  CHECK(axes_of("h200", {2, 4}).empty());
+  CHECK(axes_of("h100-cluster", {2, 2, 2, 2}) == SymmetricAxes{0, 1, 1, 1});  // of 8
+}
+
 TEST_CASE("a reduction that crosses a slow link goes within nodes first where that is cheaper") {
   const Graph graph = product(8, 16, 16);  // makes 512 bytes
   const auto chain = [&](const std::vector<int>& mesh, const char* text) {

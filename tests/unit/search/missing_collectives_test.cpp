@@ -7,6 +7,7 @@
 #include "cost/collective_set.h"
 #include "plan_pricing.h"
 #include "program/lowering.h"
+#include "sharding/connection_seconds.h"
 
 using namespace autopar;
 using Catch::Matchers::Contains;

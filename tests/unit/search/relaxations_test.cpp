@@ -25,15 +25,6 @@ struct Searched {
 
 }  // namespace
 
-TEST_CASE("symmetric axes are those of one size along like links") {
-  CHECK(symmetric_axes(model_of("2x4x2")) == sharding::SymmetricAxes{0, 1, 0});
-  CHECK(symmetric_axes(model_of("2x2x2x2")) == sharding::SymmetricAxes{0, 0, 0, 0});
-  CHECK(symmetric_axes(model_of("2x4")).empty());
-  const cost::CostModel nodes(cost::load_device_model("h100-cluster"),
-                              sharding::DeviceMesh({2, 2, 2, 2}));  // of eight devices
-  CHECK(symmetric_axes(nodes) == sharding::SymmetricAxes{0, 1, 1, 1});
-}
-
 TEST_CASE("no plan of the mesh or a coarser one costs less than without symmetric axes") {
   struct Meshes {
     const char* fine;
@@ -128,7 +119,7 @@ TEST_CASE("the plan of the relaxation's forms can run and costs what is said") {
     CHECK_THAT(plan.predicted.cost_seconds, WithinRel(price_of(graph, searched.cost, plan), 1e-6));
     CHECK(plan.predicted.cost_seconds >= relaxed.lower_bound_seconds * (1 - 1e-9));
     for (std::size_t id = 0; id < graph.nodes.size(); ++id)
-      CHECK(canonical(plan.operators[id], symmetric_axes(searched.cost)).inputs ==
+      CHECK(canonical(plan.operators[id], searched.cost.symmetric_axes()).inputs ==
             relaxed.forms.front().operators[id].inputs);
     found_seconds += plan.predicted.cost_seconds;
     least_seconds += relaxed.lower_bound_seconds;

@@ -5,6 +5,7 @@
 #include <limits>
 #include <random>
 
+#include "sharding/connection_seconds.h"
 #include "sharding/op_shard_spec.h"
 #include "unit/sharding/simulated_devices.h"
 
@@ -86,9 +87,10 @@ bool is_one_step(const TensorShardSpec& a, const TensorShardSpec& b) {
     std::ranges::set_difference(a.partial, b.partial, std::back_inserter(finished));
     if (changed.empty()) return true;
     if (changed.size() > 1) return false;
-    std::vector<int> scattered = a.dims[changed[0]];
-    scattered.insert(scattered.end(), finished.begin(), finished.end());
-    return b.dims[changed[0]] == scattered;
+    const std::vector<int>& from = a.dims[changed[0]];
+    const std::vector<int>& to = b.dims[changed[0]];
+    return grown(from, to) && std::is_permutation(to.begin() + std::ssize(from), to.end(),
+                                                  finished.begin(), finished.end());
   }
   if (a.reduce != b.reduce) return false;
   if (changed.size() == 1) {
@@ -96,9 +98,7 @@ bool is_one_step(const TensorShardSpec& a, const TensorShardSpec& b) {
     const auto& to = b.dims[changed[0]];
     if (grown(to, from)) return true;
     if (!grown(from, to)) return false;
-    for (std::size_t i = from.size(); i < to.size(); ++i)  // a run of axes that are free
-      if (uses(to[i]) || (i > from.size() && to[i] != to[i - 1] + 1)) return false;
-    return true;
+    return std::none_of(to.begin() + std::ssize(from), to.end(), uses);
   }
   if (changed.size() != 2) return false;
   const auto moved = [&](std::size_t from, std::size_t to) {
@@ -148,7 +148,7 @@ TEST_CASE("two mesh axes are gathered at once where that is cheaper") {
   CHECK(connection.steps[0].dim == 0);
 }
 
-TEST_CASE("a run of axes is sliced and exchanged in one step, as one axis of a coarser mesh is") {
+TEST_CASE("axes are sliced, scattered and exchanged in one step, as one of a coarser mesh is") {
   const DeviceMesh mesh({2, 2, 2});
   const auto steps_between = [&](const char* src, const char* dst) {
     return connect(TensorShardSpec::parse(src), TensorShardSpec::parse(dst), {64, 64},
@@ -156,15 +156,32 @@ TEST_CASE("a run of axes is sliced and exchanged in one step, as one axis of a c
                    [](const ReshardStep&, const Shape&, DataType) { return 1.0; })
         .steps;
   };
-  for (const auto& [src, dst, kind] : {std::tuple("RR", "S012R", StepKind::slice),
-                                       std::tuple("S12R", "RS12", StepKind::all_to_all),
-                                       std::tuple("S12S0", "RS012", StepKind::all_to_all)}) {
+  for (const auto& [src, dst, kind] :
+       {std::tuple("RR", "S012R", StepKind::slice), std::tuple("RR", "S20R", StepKind::slice),
+        std::tuple("S1R", "S1S20", StepKind::slice),
+        std::tuple("RR+P02", "RS20", StepKind::reduce_scatter),
+        std::tuple("RR+P012", "RR+P1", StepKind::all_reduce),
+        std::tuple("S12R", "RS12", StepKind::all_to_all),
+        std::tuple("S12S0", "RS012", StepKind::all_to_all)}) {
     const auto steps = steps_between(src, dst);
     CAPTURE(src, dst);
     REQUIRE(steps.size() == 1);
     CHECK(steps.front().kind == kind);
   }
-  CHECK(steps_between("RR", "S02R").size() == 2);  // no neighbours
+}
+
+TEST_CASE("a step takes axes in ascending order where a mesh has too many orders") {
+  const DeviceMesh mesh(std::vector<int>(most_axes_stepped_in_any_order + 1, 2));
+  const auto steps_between = [&](const char* src, const char* dst) {
+    return connect(TensorShardSpec::parse(src), TensorShardSpec::parse(dst), {256},
+                   DataType::float32, mesh,
+                   [](const ReshardStep&, const Shape&, DataType) { return 1.0; })
+        .steps.size();
+  };
+  CHECK(steps_between("R", "S0246") == 1);
+  CHECK(steps_between("R", "S20") == 2);
+  CHECK(steps_between("R+P0123456", "S0123456") == 1);
+  CHECK(steps_between("R+P01", "S10") == 2);
 }
 
 TEST_CASE("an end that is partial where its start is not cannot be asked for") {
@@ -283,6 +300,19 @@ TEST_CASE("connections asked for one after another take what each takes alone") 
       CHECK(connectable > 1);
     }
   }
+}
+
+TEST_CASE("connections that there was no time for can be asked for again") {
+  const DeviceMesh mesh({2, 2, 2});
+  const Shape shape{8, 8};
+  const auto specs = all_specs(shape, mesh);
+  ConnectionSeconds seconds(shape, DataType::float32, mesh, plain_price(mesh));
+  ConnectionSeconds at_once(shape, DataType::float32, mesh, plain_price(mesh));
+  const autopar::Stopwatch stopwatch;
+  CHECK_THROWS_AS(seconds.between(specs, specs, autopar::TimeLimit(stopwatch, -1)),
+                  autopar::OutOfTime);
+  CHECK(seconds.between(specs, specs, autopar::TimeLimit(stopwatch, 1e6)) ==
+        at_once.between(specs, specs));
 }
 
 TEST_CASE("a step's payload is what the rank's arrays hold, uneven shares included") {

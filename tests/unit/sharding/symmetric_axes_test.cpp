@@ -8,6 +8,7 @@
 #include <set>
 
 #include "sharding/connect.h"
+#include "sharding/connection_seconds.h"
 #include "sharding/op_shard_spec.h"
 #include "unit/program/random_graph.h"
 
@@ -94,7 +95,8 @@ TEST_CASE("between canonical specs the way is the cheapest between any that they
     };
     const auto specs = all_specs(shape, mesh);
     ConnectionSeconds exact(shape, DataType::float32, mesh, price);
-    ConnectionSeconds relaxed(shape, DataType::float32, mesh, price, symmetric);
+    ConnectionSeconds relaxed(shape, DataType::float32, mesh, price,
+                              {.exchangeable = {}, .relaxed = symmetric});
     std::map<std::pair<TensorShardSpec, TensorShardSpec>, double> least;
     for (const TensorShardSpec& from : specs)
       for (const TensorShardSpec& to : specs) {
