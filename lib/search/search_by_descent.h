@@ -8,8 +8,8 @@
 namespace autopar::search {
 
 /// On more mesh axes, steps of descent take too long, too.
-inline constexpr int most_axes_of_descent = 5;
-/// And on more than so many the relaxation without symmetric axes.
+inline constexpr int most_axes_of_descent = 6;
+/// On more mesh axes, so does the relaxation that does not tell symmetric axes apart.
 inline constexpr int most_axes_of_relaxation = 6;
 
 /// Whether the mesh has three axes or more, and neither pins nor other meshes nor a given plan say

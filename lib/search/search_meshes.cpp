@@ -223,8 +223,7 @@ struct MeshSearches {
     const int finest_axes = mesh_of(finest()).num_axes();
     const double seconds_of_one_axis = best ? plans[*best]->report.search_seconds : 0;
     const bool has_second =
-        share_of_first * seconds_left(1) >= times_of_one_axis * seconds_of_one_axis &&
-        (finest_axes <= most_axes_of_descent || is_relaxed);
+        share_of_first * seconds_left(1) >= times_of_one_axis * seconds_of_one_axis;
     const int last = std::min(has_second ? most_axes_of_descent : axes_of_first, finest_axes);
     if (last > axes_of_first) search_one_of(axes_of_first, share_of_first);
     search_one_of(last, has_second ? share_of_second : share_of_first_alone);

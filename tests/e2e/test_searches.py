@@ -75,10 +75,10 @@ class SearchesTest(TemporaryFolderTest):
     def test_a_plan_of_a_coarser_mesh_is_explained_on_that_mesh(self):
         mlp = Model("mlp-dynamo")
         done = autopar(
-            "plan", mlp.file, *mlp.shape_options(), "--ngpus", 64, "--mesh", "2x2x2x2x2x2",
+            "plan", mlp.file, *mlp.shape_options(), "--ngpus", 128, "--mesh", "2x2x2x2x2x2x2",
             "--time-limit", 2, "--explain", "node_gelu",
         )  # fmt: skip
-        self.assertIn("mesh 2x2x2x2x2x2 takes too long to search", done.stderr)
+        self.assertIn("mesh 2x2x2x2x2x2x2 takes too long to search", done.stderr)
         self.assertRegex(done.stdout, r"\n +\S+->\S+: chosen\n")
 
     def test_bound_is_the_exact_searchs(self):

@@ -235,14 +235,14 @@ TEST_CASE("a plan found by descent costs no more than on the coarser mesh") {
   }
 }
 
-TEST_CASE("on six axes the plan found by descent is one of a coarser mesh") {
+TEST_CASE("on seven axes the plan found by descent is one of a coarser mesh") {
   Random random(6);
   const graph::Graph graph = RandomGraph(random).grow(3);
   search::SearchOptions options = within("fair");
   options.warns = false;
-  const search::JointPlan found = descend_on(graph, model_of("2x2x2x2x2x2"), options);
-  CHECK(found.plans.front().mesh.num_axes() == 5);
-  CHECK(found.plans.front().mesh.num_devices() == 64);
+  const search::JointPlan found = descend_on(graph, model_of("2x2x2x2x2x2x2"), options);
+  CHECK(found.plans.front().mesh.num_axes() == 6);
+  CHECK(found.plans.front().mesh.num_devices() == 128);
 }
 
 TEST_CASE("where nothing else fits in time the plan is the recursive one on one axis") {
