@@ -64,7 +64,7 @@ double fill_of(int i, const EliminationGraph& graph, const auto& weight) {
   return fill;
 }
 
-/// The separator without j, beside its other neighbours, without i.
+/// The neighbours of j when i has been eliminated: those known and the others of the separator.
 std::vector<int> joined_neighbours(int j, std::span<const int> separator, int i,
                                    const std::vector<int>& known) {
   std::vector<int> joined;

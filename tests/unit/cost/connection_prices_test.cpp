@@ -41,7 +41,7 @@ TEST_CASE(
   CHECK(chains > 100);
 }
 
-TEST_CASE("chains between specs that differ in which of symmetric axes they use are found once") {
+TEST_CASE("chains that are found once for symmetric axes cost what each takes by itself") {
   struct Case {
     const char* device;
     std::vector<int> sizes;

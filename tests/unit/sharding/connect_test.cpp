@@ -302,6 +302,29 @@ TEST_CASE("connections asked for one after another take what each takes alone") 
   }
 }
 
+TEST_CASE("ways from specs that differ in which of exchangeable axes they use are found once") {
+  const DeviceMesh mesh({2, 2, 2});
+  const Shape shape{8, 8};
+  int priced = 0;
+  const StepPrice price = [&, plain = plain_price(mesh)](const ReshardStep& step, const Shape& of,
+                                                         DataType type) {
+    ++priced;
+    return plain(step, of, type);
+  };
+  const auto ask = [&](ConnectionSeconds& seconds, const char* src, const char* dst) {
+    const int before = priced;
+    seconds.of(TensorShardSpec::parse(src), TensorShardSpec::parse(dst));
+    return priced - before;
+  };
+  ConnectionSeconds alike(shape, DataType::float32, mesh, price,
+                          {.exchangeable = {0, 0, 0}, .relaxed = {}});
+  CHECK(ask(alike, "S01R", "RS10") > 0);
+  CHECK(ask(alike, "S21R", "RS12") == 0);
+  ConnectionSeconds different(shape, DataType::float32, mesh, price);
+  CHECK(ask(different, "S01R", "RS10") > 0);
+  CHECK(ask(different, "S21R", "RS12") > 0);
+}
+
 TEST_CASE("connections that there was no time for can be asked for again") {
   const DeviceMesh mesh({2, 2, 2});
   const Shape shape{8, 8};
