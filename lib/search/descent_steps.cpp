@@ -12,6 +12,7 @@
 #include "search/coarse_plan.h"
 #include "search/first_plans.h"
 #include "search/plan_task.h"
+#include "search/search_at_rest.h"
 
 namespace autopar::search {
 
@@ -31,8 +32,6 @@ constexpr double predictions_of_last = 2;
 constexpr double least_saving = 1e-4;
 /// Where all strategies are given, copies alone are to be chosen, which takes less.
 constexpr double least_seconds_of_copies = 1;
-/// The part of the devices' memory that the start may need where steps count what is at rest alone.
-constexpr double most_of_limit = 0.5;
 
 const sharding::DeviceMesh& mesh_of(std::span<const Profile> profiles) {
   return profiles.front().cost->mesh();
@@ -161,13 +160,6 @@ void improve(const Stopwatch& stopwatch, std::span<const Profile> profiles,
   }
 }
 
-bool is_roomy(const JointPlan& plan, std::span<const Profile> profiles,
-              const SearchOptions& options) {
-  const std::int64_t limit = limit_of(options.memory, profiles.front().cost->device());
-  return options.run_bytes && static_cast<double>(plan.predicted.peak_bytes) <=
-                                  most_of_limit * static_cast<double>(limit);
-}
-
 /// The steps, and after them the prediction of what the last plan's shards need.
 JointPlan descend_at_rest(const Stopwatch& stopwatch, std::span<const Profile> profiles,
                           const SearchOptions& options, JointPlan start) {
@@ -215,7 +207,7 @@ JointPlan descend(const Stopwatch& stopwatch, std::span<const Profile> profiles,
   SearchOptions quiet = options;
   quiet.warns = false;
   const std::vector<Profile> priced = with_shared_prices(profiles, options.threads);
-  if (is_roomy(start, profiles, options))
+  if (options.run_bytes && is_roomy(start, profiles, options))
     return descend_at_rest(stopwatch, priced, quiet, std::move(start));
   improve(
       stopwatch, priced, quiet, options.time_limit_seconds,

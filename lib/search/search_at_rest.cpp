@@ -28,16 +28,25 @@ std::int64_t bytes_at_rest(const PlanTask& task, const std::vector<int>& choice)
   return assignment::usage_over_time(task.built.problem, choice).front();
 }
 
+bool is_roomy(std::int64_t peak, std::int64_t limit) {
+  return static_cast<double>(peak) <= most_of_limit * static_cast<double>(limit);
+}
+
 /// Whether a plan that uses all of the limit at rest may lack memory for its activations.
 bool may_exceed(const PlanTask& task) {
-  return static_cast<double>(task.built.problem.usage_limits.front()) >
-         most_of_limit * static_cast<double>(task.limit());
+  return !is_roomy(task.built.problem.usage_limits.front(), task.limit());
 }
 
 }  // namespace
 
 bool is_mostly_at_rest(const PlanTask& task, std::int64_t peak, std::int64_t at_rest) {
   return static_cast<double>(peak - at_rest) <= most_beside * static_cast<double>(task.limit());
+}
+
+bool is_roomy(const JointPlan& plan, std::span<const Profile> profiles,
+              const SearchOptions& options) {
+  const std::int64_t limit = limit_of(options.memory, profiles.front().cost->device());
+  return is_roomy(plan.predicted.peak_bytes, limit);
 }
 
 AtRest improve_at_rest(const PlanTask& task, Incumbent& incumbent) {
@@ -73,10 +82,8 @@ SearchAtRest search_at_rest(PlanTask task) {
   } else {
     peak = task.limit() + consider(task, start, best);
   }
-  const bool is_roomy =
-      static_cast<double>(peak) <= most_of_limit * static_cast<double>(task.limit());
   AtRest found{.excess = 1};
-  if (is_roomy || is_mostly_at_rest(task, peak, bytes_at_rest(task, start)))
+  if (is_roomy(peak, task.limit()) || is_mostly_at_rest(task, peak, bytes_at_rest(task, start)))
     found = improve_at_rest(task, best);
   if (best.choice.empty()) consider(task, start, best);
   if (best.choice.empty()) return {};

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <optional>
+#include <span>
 
 #include "search/plan_task.h"
 
@@ -14,6 +15,11 @@ struct SearchAtRest {
 
 /// Whether a plan of this peak, in bytes, needs little beside what it has at rest.
 bool is_mostly_at_rest(const PlanTask& task, std::int64_t peak, std::int64_t at_rest);
+
+/// Whether the plan leaves so much of the devices' memory free that a plan like it fits, too, if
+/// what it has at rest does.
+bool is_roomy(const JointPlan& plan, std::span<const Profile> profiles,
+              const SearchOptions& options);
 
 /// What solves under a limit at rest alone have come to.
 struct AtRest {
