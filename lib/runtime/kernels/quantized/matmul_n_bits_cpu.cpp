@@ -99,42 +99,43 @@ struct ZeroPoints {
   }
 };
 
-/// The same as zero_part(), of packed zero points.
-template <int bits>
-[[gnu::always_inline]] inline float dot_zeros(const std::uint8_t* packed, const float* scales,
-                                              const float* sums, std::int64_t blocks) {
-  constexpr std::int64_t parts = 8 / bits;
-  float sum = 0;
-#pragma omp simd reduction(+ : sum)
-  for (std::int64_t i = 0; i < blocks / parts; ++i)
-    for (std::int64_t part = 0; part < parts; ++part)
-      sum += scales[i * parts + part] * sums[i * parts + part] *
-             static_cast<float>((packed[i] >> (part * bits)) & ((1 << bits) - 1));
-  for (std::int64_t i = blocks / parts * parts; i < blocks; ++i)
-    sum += scales[i] * sums[i] * static_cast<float>(packed_number(packed, i, bits));
-  return sum;
+/// The zero points of as many blocks from `first` on as there are lanes, which a word of 32 bits
+/// has room for. Where they are packed, `first` is a multiple of the lanes.
+template <int lanes, int bits>
+[[gnu::always_inline]] inline void load_zeros(typename Vector<lanes>::Floats& to,
+                                              const ZeroPoints& zeros, std::int64_t first) {
+  using Integers = typename Vector<lanes>::Integers;
+  if (zeros.packed != nullptr) {
+    std::int32_t word = 0;
+    std::memcpy(&word, zeros.packed + first * bits / 8, lanes * bits / 8);
+    Integers places;
+    for (int lane = 0; lane < lanes; ++lane) places[lane] = lane * bits;
+    const Integers numbers = ((Integers{} + word) >> places) & ((1 << bits) - 1);
+    to = __builtin_convertvector(numbers, typename Vector<lanes>::Floats);
+  } else if (zeros.numbers != nullptr) {
+    load(to, zeros.numbers + first);
+  } else {
+    to = typename Vector<lanes>::Floats{} + static_cast<float>(1 << (bits - 1));
+  }
 }
 
 /// Sum over blocks of scale times zero point times the sum of a, which is in `sums`.
-template <int bits>
+template <int most_lanes, int bits>
 [[gnu::always_inline]] inline float zero_part(const Blocks& blocks, const ZeroPoints& zeros,
                                               const float* sums) {
-  const float* const scales = blocks.scales;
-  if (constexpr std::int64_t few = 16; blocks.count < few) {  // lanes would take longer to add up
-    float sum = 0;
-    for (std::int64_t i = 0; i < blocks.count; ++i) sum += scales[i] * sums[i] * zeros.at<bits>(i);
-    return sum;
+  constexpr int lanes = std::min({most_lanes, 32 / bits, 8});
+  typename Vector<lanes>::Floats in_lanes{}, scales, numbers, zero_points;
+  std::int64_t block = 0;
+  for (; block + lanes <= blocks.count; block += lanes) {
+    load(scales, blocks.scales + block);
+    load(numbers, sums + block);
+    load_zeros<lanes, bits>(zero_points, zeros, block);
+    in_lanes += scales * numbers * zero_points;
   }
-  if (zeros.packed != nullptr) return dot_zeros<bits>(zeros.packed, scales, sums, blocks.count);
-  float sum = 0;
-  if (zeros.numbers != nullptr) {
-#pragma omp simd reduction(+ : sum)
-    for (std::int64_t i = 0; i < blocks.count; ++i) sum += scales[i] * sums[i] * zeros.numbers[i];
-    return sum;
-  }
-#pragma omp simd reduction(+ : sum)
-  for (std::int64_t i = 0; i < blocks.count; ++i) sum += scales[i] * sums[i];
-  return sum * static_cast<float>(1 << (bits - 1));
+  float sum = sum_of_lanes<lanes>(in_lanes);
+  for (; block < blocks.count; ++block)
+    sum += blocks.scales[block] * sums[block] * zeros.at<bits>(block);
+  return sum;
 }
 
 /// What one run reads and writes, in floats.
@@ -194,7 +195,16 @@ void arrange(const PackedProduct& of, const float* row, float* to) {
 /// The products of all rows with the columns from `first` up to `last`.
 template <int lanes, int bits>
 struct MultiplyColumns {
+  /// Of blocks that are as many groups of lanes: loops over them unroll.
+  template <int groups>
+  [[gnu::always_inline]] static inline float dot_of_groups(Blocks blocks) {
+    blocks.bytes_each = groups * lanes;
+    return dot_in_lanes<lanes, bits, groups>(blocks);
+  }
+
   [[gnu::always_inline]] static inline float dot(const Blocks& blocks) {
+    if (blocks.bytes_each == lanes) return dot_of_groups<1>(blocks);
+    if (blocks.bytes_each == 2 * lanes) return dot_of_groups<2>(blocks);
     if (blocks.bytes_each % (2 * lanes) == 0) return dot_in_lanes<lanes, bits, 2>(blocks);
     if (blocks.bytes_each % lanes == 0) return dot_in_lanes<lanes, bits, 1>(blocks);
     return dot_by_element<bits>(blocks);
@@ -211,7 +221,8 @@ struct MultiplyColumns {
       const float bias = operands.bias != nullptr ? operands.bias[column] : 0.0F;
       for (std::int64_t row = 0; row < of.rows; ++row, blocks.a += ArrangedRows::floats(of))
         operands.out[row * of.columns + column] =
-            dot(blocks) + bias - zero_part<bits>(blocks, zeros, blocks.a + of.blocks * of.block);
+            dot(blocks) + bias -
+            zero_part<lanes, bits>(blocks, zeros, blocks.a + of.blocks * of.block);
     }
   }
 };
