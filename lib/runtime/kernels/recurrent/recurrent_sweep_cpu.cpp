@@ -29,6 +29,7 @@ struct RowProducts {
   std::int64_t batch;
   float* out;
   std::int64_t out_stride;  ///< from one element of the batch to the next
+  bool is_backwards;        ///< the last rows first
 };
 
 /// In halves, so that additions need not wait for one another.
@@ -39,6 +40,20 @@ template <int lanes>
   for (int half = lanes / 2; half > 0; half /= 2)
     for (int i = 0; i < half; ++i) parts[i] += parts[i + half];
   return parts[0];
+}
+
+/// The last lanes of a row as numbers to multiply: zeros in place of those before `rest` ones,
+/// which belong to vectors before.
+template <int lanes>
+[[gnu::always_inline]] inline void keep_last(typename Vector<lanes>::Floats& of,
+                                             std::int64_t rest) {
+  typename Vector<lanes>::Integers places;
+  for (int lane = 0; lane < lanes; ++lane) places[lane] = lane;
+  const auto is_kept = places >= static_cast<std::int32_t>(lanes - rest);
+  typename Vector<lanes>::Integers bits;
+  std::memcpy(&bits, &of, sizeof bits);
+  bits &= is_kept;
+  std::memcpy(&of, &bits, sizeof bits);
 }
 
 /// So many rows and elements of the batch at once: each row is read once for all of these.
@@ -56,6 +71,22 @@ template <int lanes, int rows, int batch>
     for (int i = 0; i < rows; ++i) {
       Lanes weight;
       std::memcpy(&weight, weights + i * of.depth + k, sizeof weight);
+      for (int j = 0; j < batch; ++j) sums[i][j] += weight * own[j];
+    }
+  }
+  if (k < of.depth && of.depth >= lanes) {
+    const std::int64_t rest = of.depth - k;
+    const std::int64_t last = of.depth - lanes;
+    k = of.depth;
+    Lanes own[batch];
+    for (int j = 0; j < batch; ++j) {
+      std::memcpy(&own[j], states + j * of.depth + last, sizeof own[j]);
+      keep_last<lanes>(own[j], rest);
+    }
+    for (int i = 0; i < rows; ++i) {
+      Lanes weight;
+      std::memcpy(&weight, weights + i * of.depth + last, sizeof weight);
+      keep_last<lanes>(weight, rest);
       for (int j = 0; j < batch; ++j) sums[i][j] += weight * own[j];
     }
   }
@@ -81,9 +112,10 @@ template <int lanes>
 struct MultiplyInLanes {
   [[gnu::always_inline]] static inline void run(const RowProducts& of) {
     constexpr int rows = 4;
-    std::int64_t row = 0;
-    for (; row + rows <= of.rows; row += rows) multiply_rows<lanes, rows>(of, row);
-    for (; row < of.rows; ++row) multiply_rows<lanes, 1>(of, row);
+    const std::int64_t blocks = of.rows / rows;
+    for (std::int64_t i = 0; i < blocks; ++i)
+      multiply_rows<lanes, rows>(of, rows * (of.is_backwards ? blocks - 1 - i : i));
+    for (std::int64_t row = blocks * rows; row < of.rows; ++row) multiply_rows<lanes, 1>(of, row);
   }
 };
 
@@ -153,21 +185,24 @@ void multiply_panel(const float* panel, const RowProducts& of, const float* zero
 }
 
 /// The products of rows that are packed; `zeros` are panel_columns of them.
-void multiply_packed(const float* panels, RowProducts of, const float* zeros) {
+void multiply_packed(const float* panels, const RowProducts& of, const float* zeros) {
   static const auto together =
       simd_function<MultiplyPanels, const float*, const RowProducts&>(SimdLevel::avx2);
   constexpr std::int64_t rows_together = panels_together * panel_columns;
-  while (of.rows > 0) {
-    const bool is_many = of.batch == 1 && of.rows >= rows_together;
-    if (is_many)
-      together(panels, of);
+  const std::int64_t many = of.batch == 1 ? of.rows / rows_together : 0;
+  const std::int64_t single = (of.rows - many * rows_together) / panel_columns;
+  const auto multiply_at = [&](std::int64_t i) {
+    const std::int64_t row =
+        i < many ? i * rows_together : many * rows_together + (i - many) * panel_columns;
+    RowProducts part = of;
+    part.out += row;
+    if (i < many)
+      together(panels + row * of.depth, part);
     else
-      multiply_panel(panels, of, zeros);
-    const std::int64_t done = is_many ? rows_together : panel_columns;
-    panels += done * of.depth;
-    of.out += done;
-    of.rows -= done;
-  }
+      multiply_panel(panels + row * of.depth, part, zeros);
+  };
+  for (std::int64_t i = 0; i < many + single; ++i)
+    multiply_at(of.is_backwards ? many + single - 1 - i : i);
 }
 
 /// An element of the batch at a step, from the first of a thread's units on; gates are `gate`
@@ -342,7 +377,8 @@ class RecurrentSweep final : public Kernel {
         if (sweep.resets_before())
           reset_and_step(step, begin, end);
         else
-          step_once(step, begin, end, hidden[i % 2], hidden[(i + 1) % 2]);
+          // A cache that is smaller than a thread's weights has those that were read last.
+          step_once(step, i % 2 != 0, begin, end, hidden[i % 2], hidden[(i + 1) % 2]);
 #pragma omp barrier
       }
     }
@@ -359,12 +395,13 @@ class RecurrentSweep final : public Kernel {
 
     /// The products of gates [first, last) for some units.
     void multiply_gates(int first, int last, const float* state, std::int64_t begin,
-                        std::int64_t end) const {
+                        std::int64_t end, bool is_backwards = false) const {
       const std::int64_t depth = sweep.of_.hidden_size;
-      for (int gate = first; gate < last; ++gate) {
+      for (int i = first; i < last; ++i) {
+        const int gate = is_backwards ? first + last - 1 - i : i;
         const std::int64_t row = gate * depth + begin;
-        const RowProducts of{given(1) + row * depth, end - begin, depth,      state,
-                             sweep.batch_,           gates + row, sweep.rows_};
+        const RowProducts of{given(1) + row * depth, end - begin, depth,       state,
+                             sweep.batch_,           gates + row, sweep.rows_, is_backwards};
         if (sweep.packs())
           multiply_packed(packed + row * depth, of, zeros);
         else
@@ -401,10 +438,10 @@ class RecurrentSweep final : public Kernel {
           for (std::int64_t j = begin; j < end; ++j) cell(b * sweep.of_.hidden_size + j);
     }
 
-    void step_once(std::int64_t step, std::int64_t begin, std::int64_t end, const float* before,
-                   float* behind) const {
+    void step_once(std::int64_t step, bool is_backwards, std::int64_t begin, std::int64_t end,
+                   const float* before, float* behind) const {
       const std::int64_t units = sweep.of_.hidden_size;
-      multiply_gates(0, static_cast<int>(sweep.rows_ / units), before, begin, end);
+      multiply_gates(0, static_cast<int>(sweep.rows_ / units), before, begin, end, is_backwards);
       const auto cell = element(step, sweep.of_.kind, before, has_cell() ? given(5) : before,
                                 behind, has_cell() ? io.outputs[1].as<float>() : nullptr);
       for (std::int64_t b = 0; b < sweep.batch_; ++b)
