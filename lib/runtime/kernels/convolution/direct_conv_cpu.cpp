@@ -41,8 +41,15 @@ class TileBlock {
       : first_tile_(tiles.begin), tiles_(static_cast<std::size_t>(tiles.count())) {
     for (std::size_t i = 0; i <= tiles_; ++i)
       begins_[i] = of.first_window(first_tile_ + static_cast<std::int64_t>(i));
-    for (std::int64_t window = begins_[0]; window < begins_[tiles_]; ++window)
-      windows_[static_cast<std::size_t>(window - begins_[0])] = in + of.window_offset(window);
+    const Windows& sizes = of.sizes.windows;
+    const std::int64_t row = sizes.out[DirectConvolution::width];
+    const std::int64_t step = sizes.strides[DirectConvolution::width] * of.sizes.channels;
+    const float* seen = nullptr;
+    for (std::int64_t window = begins_[0]; window < begins_[tiles_]; ++window) {
+      const bool is_in_row = seen != nullptr && window % row != 0;
+      seen = is_in_row ? seen + step : in + of.window_offset(window);
+      windows_[static_cast<std::size_t>(window - begins_[0])] = seen;
+    }
   }
 
   std::size_t tiles() const { return tiles_; }

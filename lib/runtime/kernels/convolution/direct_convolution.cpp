@@ -211,14 +211,15 @@ bool is_depthwise(const ConvolutionSizes& of) {
 }
 
 Division division_of(const DirectConvolution& of, std::int64_t threads) {
-  Division best;
-  const auto cost = [&](const Division& division) {
-    return std::pair(largest_part(of, division), numbers_read(of, division));
-  };
-  for (std::int64_t parts = 1; parts <= threads; ++parts)
-    best = std::min(best, {parts, threads / parts},
-                    [&](const Division& a, const Division& b) { return cost(a) < cost(b); });
-  return best;
+  constexpr double nearly_equal = 17.0 / 16;
+  std::vector<Division> all{{}};
+  for (std::int64_t parts = 1; parts <= threads; ++parts) all.push_back({parts, threads / parts});
+  const auto largest = [&](const Division& division) { return largest_part(of, division); };
+  const auto most = nearly_equal * static_cast<double>(largest(std::ranges::min(all, {}, largest)));
+  std::erase_if(all, [&](const Division& division) {
+    return static_cast<double>(largest(division)) > most;
+  });
+  return std::ranges::min(all, {}, [&](const Division& each) { return numbers_read(of, each); });
 }
 
 bool has_small_copy(const graph::Node& node, std::span<const TensorView> inputs,

@@ -102,7 +102,7 @@ struct Division {
   }
 };
 
-/// The one whose largest part is least; of equal ones, that which reads least.
+/// Of those whose largest parts are nearly as small as can be, the one that reads least.
 Division division_of(const DirectConvolution& of, std::int64_t threads);
 
 /// Whether a copy of a Conv's images with their padding is small, or not much larger than they are.
