@@ -216,9 +216,8 @@ Division division_of(const DirectConvolution& of, std::int64_t threads) {
   for (std::int64_t parts = 1; parts <= threads; ++parts) all.push_back({parts, threads / parts});
   const auto largest = [&](const Division& division) { return largest_part(of, division); };
   const auto most = nearly_equal * static_cast<double>(largest(std::ranges::min(all, {}, largest)));
-  std::erase_if(all, [&](const Division& division) {
-    return static_cast<double>(largest(division)) > most;
-  });
+  std::erase_if(
+      all, [&](const Division& division) { return static_cast<double>(largest(division)) > most; });
   return std::ranges::min(all, {}, [&](const Division& each) { return numbers_read(of, each); });
 }
 

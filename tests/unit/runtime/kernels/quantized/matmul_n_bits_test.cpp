@@ -97,6 +97,20 @@ TEST_CASE("MatMulNBits of every width, block and kind of zero point equals a loo
                      random);
 }
 
+TEST_CASE("MatMulNBits of many blocks, whose zero points are read in lanes, equals a loop") {
+  Random random(70);
+  for (const std::int64_t bits : {2, 4, 8})
+    for (const int zeros : {0, 1, 2})
+      for (const std::int64_t blocks : {8, 21, 32, 47})
+        check_form({.leading = {blocks == 21 ? 2 : 1},
+                    .depth = blocks * 16 - 3,
+                    .columns = 5,
+                    .block = 16,
+                    .bits = bits,
+                    .zeros = zeros},
+                   random);
+}
+
 TEST_CASE("MatMulNBits of many columns, a depth of many tiles or not of whole blocks") {
   Random random(72);
   for (const std::int64_t rows : {1, 6}) {
