@@ -6,6 +6,7 @@
 #include <limits>
 #include <numeric>
 
+#include "runtime/kernels/convolution/direct_convolution.h"
 #include "runtime/kernels/cpu/simd.h"
 #include "runtime/passes/passes.h"
 #include "unit/runtime/evaluate_graph.h"
@@ -219,6 +220,26 @@ TEST_CASE("A Conv with channels last under 3 by 3 taps equals loops where produc
         REQUIRE(found[i] == Approx(std::max(expected, 0.0)).margin(1e-4));
     }
   }
+}
+
+TEST_CASE("Threads share the tiles of large images, and the columns of small ones") {
+  const auto division = [](int extent, std::int64_t channels, std::int64_t columns) {
+    ConvolutionSizes of;
+    of.images = 1;
+    of.channels = channels;
+    of.out_channels = columns;
+    of.windows.in[1] = of.windows.in[2] = of.windows.out[1] = of.windows.out[2] = extent;
+    return division_of(cpu::DirectConvolution(of, false), 2);
+  };
+  // 2,091 tiles: by columns the parts are equal, by tiles they nearly are.
+  CHECK(division(112, 16, 64).of_tiles == 2);
+  CHECK(division(112, 16, 64).of_panels == 1);
+  // 9 tiles, of which a part of 5 would take longer.
+  CHECK(division(7, 192, 1152).of_panels == 2);
+  // 5 panels, of which a part of 3 would.
+  CHECK(division(14, 480, 80).of_tiles == 2);
+  // The weights are larger than the image, and both threads would read them.
+  CHECK(division(14, 112, 672).of_panels == 2);
 }
 
 TEST_CASE("A Conv with channels last takes HardSwish along") {
