@@ -103,9 +103,7 @@ std::optional<JointPlan> best_of_forms(const Stopwatch& stopwatch,
 
 Relaxation relax_copies(const Stopwatch& stopwatch, std::span<const Profile> profiles,
                         const SearchOptions& options, double share, const JointPlan* start) {
-  SearchOptions own = within_share(options, stopwatch, share);
-  // To predict what shards need takes seconds for a large model.
-  if (start != nullptr && is_roomy(*start, profiles, options)) own.run_bytes = nullptr;
+  const SearchOptions own = within_share(options, stopwatch, share);
   const std::vector<Profile> relaxed =
       with_relaxed_copies(profiles, limit_of_building(stopwatch, own));
   auto built = build_in_time(relaxed, own, CountedMemory::at_rest);

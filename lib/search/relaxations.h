@@ -36,8 +36,8 @@ std::optional<JointPlan> best_of_forms(const Stopwatch& stopwatch,
 /// Solves the relaxation in which copies of a tensor with several readers may count for less
 /// (Copies), with all strategies and memory at rest alone, in at most this share of the time left;
 /// 0 and no forms where it cannot be built by then. Forms are plans, of this or a lower cost, whose
-/// shards fit, or what they have at rest where `start` is roomy. `start`: a plan to begin with, of
-/// the mesh or a coarser one, or null.
+/// shards fit; without `run_bytes` in the options, what they have at rest does. `start`: a plan to
+/// begin with, of the mesh or a coarser one, or null.
 Relaxation relax_copies(const Stopwatch& stopwatch, std::span<const Profile> profiles,
                         const SearchOptions& options, double share, const JointPlan* start);
 

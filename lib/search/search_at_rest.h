@@ -16,8 +16,8 @@ struct SearchAtRest {
 /// Whether a plan of this peak, in bytes, needs little beside what it has at rest.
 bool is_mostly_at_rest(const PlanTask& task, std::int64_t peak, std::int64_t at_rest);
 
-/// Whether the plan leaves so much of the devices' memory free that a plan like it fits, too, if
-/// what it has at rest does.
+/// Whether the plan leaves so much of the devices' memory free that others of the same model mostly
+/// fit, too, if what they have at rest does.
 bool is_roomy(const JointPlan& plan, std::span<const Profile> profiles,
               const SearchOptions& options);
 

@@ -13,6 +13,7 @@
 #include "search/operator_strategies.h"
 #include "search/plan_task.h"
 #include "search/relaxations.h"
+#include "search/search_at_rest.h"
 
 namespace autopar::search {
 
@@ -168,6 +169,12 @@ Relaxation relax_if_possible(const Stopwatch& stopwatch, std::span<const Profile
   return relax_symmetry(stopwatch, profiles, options, share_of_relaxation);
 }
 
+/// Without predictions of what shards need, which take seconds for a large model.
+SearchOptions at_rest(SearchOptions options) {
+  options.run_bytes = nullptr;
+  return options;
+}
+
 /// What a quick method finds, which takes no steps.
 Beginning find_quickly(const Stopwatch& stopwatch, std::span<const Profile> profiles,
                        const SearchOptions& options) {
@@ -177,7 +184,7 @@ Beginning find_quickly(const Stopwatch& stopwatch, std::span<const Profile> prof
   if (options.bound) {
     const Relaxation relaxed =
         mesh_of(profiles).num_axes() <= most_axes_of_whole
-            ? relax_copies(stopwatch, profiles, options, share_of_whole, nullptr)
+            ? relax_copies(stopwatch, profiles, at_rest(options), share_of_whole, nullptr)
             : relax_if_possible(stopwatch, profiles, options);
     found.lower_bound_seconds = relaxed.lower_bound_seconds;
   }
@@ -192,6 +199,22 @@ bool is_near_bound(const JointPlan& plan, double bound_seconds) {
 void improve(std::optional<JointPlan>& best, std::optional<JointPlan> plan) {
   if (plan && (!best || plan->predicted.cost_seconds < best->predicted.cost_seconds))
     best = std::move(plan);
+}
+
+/// What all strategies come to.
+struct Whole {
+  Relaxation relaxed;
+  std::optional<JointPlan> plan;  ///< of its forms, whose shards fit
+};
+
+/// With `relaxing` for the relaxation; `start`: a plan to begin with, or null.
+Whole find_whole(const Stopwatch& stopwatch, std::span<const Profile> profiles,
+                 const SearchOptions& options, const SearchOptions& relaxing,
+                 const JointPlan* start) {
+  Whole found{relax_copies(stopwatch, profiles, relaxing, share_of_whole, start), {}};
+  if (!found.relaxed.forms.empty())
+    found.plan = plan_with(stopwatch, profiles, options, found.relaxed.forms);
+  return found;
 }
 
 /// `known`: a plan of the mesh or a coarser one, or none.
@@ -209,15 +232,18 @@ Beginning begin_with_whole(const Stopwatch& stopwatch, std::span<const Profile> 
                                   relaxed.forms));
     if (best && is_near_bound(*best, bound)) return {*std::move(best), bound};
   }
-  const Relaxation relaxed =
-      relax_copies(stopwatch, profiles, options, share_of_whole, best ? &*best : nullptr);
-  std::optional<JointPlan> whole;
-  if (!relaxed.forms.empty()) whole = plan_with(stopwatch, profiles, options, relaxed.forms);
+  const JointPlan* const start = best ? &*best : nullptr;
+  const bool expects_fit = start != nullptr && is_roomy(*start, profiles, options);
+  Whole whole =
+      find_whole(stopwatch, profiles, options, expects_fit ? at_rest(options) : options, start);
+  bound = std::max(bound, whole.relaxed.lower_bound_seconds);
+  if (expects_fit && !whole.plan && !whole.relaxed.forms.empty())
+    whole = find_whole(stopwatch, profiles, options, options, start);
   // Where both plans cost the same, this mesh's is kept: it is told in its own axes.
-  if (whole && (!best || whole->predicted.cost_seconds <= best->predicted.cost_seconds))
-    best = std::move(whole);
+  if (whole.plan && (!best || whole.plan->predicted.cost_seconds <= best->predicted.cost_seconds))
+    best = std::move(whole.plan);
   if (!best) best = plan_on_coarser(stopwatch, profiles, options, nullptr);
-  return {*std::move(best), std::max(bound, relaxed.lower_bound_seconds)};
+  return {*std::move(best), std::max(bound, whole.relaxed.lower_bound_seconds)};
 }
 
 /// `known`: a plan on one axis, or none.

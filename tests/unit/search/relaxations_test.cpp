@@ -154,26 +154,3 @@ TEST_CASE("no plan costs less than with relaxed copies, whose plan mostly is the
   const Searched searched(RandomGraph(random).grow(3), "2x2x2");
   CHECK(relax_copies(Stopwatch(), searched.profiles(), options, 1, nullptr).forms.empty());
 }
-
-TEST_CASE(
-    "relaxed copies predict what shards need only where the start leaves little memory free") {
-  Random random(36);
-  const graph::Graph graph = RandomGraph(random).grow(4);
-  const Searched searched(graph, "2x2x2");
-  int predictions = 0;
-  SearchOptions options = within("fair");
-  options.run_bytes = [&](const graph::Graph&, int) { return std::int64_t{++predictions}; };
-  JointPlan start = search_plan(searched.profiles(), options);
-  const std::int64_t limit = limit_of(options.memory, searched.cost.device());
-  const auto relaxed_from = [&](std::int64_t peak_bytes) {
-    start.predicted.peak_bytes = peak_bytes;
-    predictions = 0;
-    return relax_copies(Stopwatch(), searched.profiles(), options, 1, &start);
-  };
-  const Relaxation tight = relaxed_from(limit);
-  CHECK(predictions > 0);
-  const Relaxation roomy = relaxed_from(limit / 2);
-  CHECK(predictions == 0);
-  CHECK(roomy.lower_bound_seconds == tight.lower_bound_seconds);
-  CHECK(roomy.forms.front().operators == tight.forms.front().operators);
-}

@@ -8,6 +8,7 @@
 #include "search/coarse_plan.h"
 #include "search/descent_steps.h"
 #include "search/first_plans.h"
+#include "search/relaxations.h"
 #include "unit/program/random_graph.h"
 #include "unit/search/plan_pricing.h"
 
@@ -38,6 +39,48 @@ bool is_too_large(const graph::Graph& graph, const cost::CostModel& cost,
 }
 
 }  // namespace
+
+TEST_CASE("where all strategies' plan does not fit after all, one that does is looked for") {
+  Random random(18);
+  int misfits = 0;
+  for (int round = 0; round < 30; ++round) {
+    const graph::Graph graph = RandomGraph(random).grow(pick(random, 2, 5));
+    const cost::CostModel cost = model_of("2x2x2");
+    const graph::StageGraph stage = graph::whole_stage(graph);
+    const search::Profile profile{.stage = &stage, .cost = &cost};
+    const std::span<const search::Profile> profiles(&profile, 1);
+    // Weights never fill the memory, but shards with more of them than the plan to begin with
+    // need much more beside.
+    const std::int64_t whole = graph::constant_bytes(graph);
+    search::SearchOptions options = within(std::to_string(4 * whole));
+    std::int64_t most = whole;
+    options.run_bytes = [&](const graph::Graph& shard, int) {
+      const std::int64_t own = graph::constant_bytes(shard);
+      return own > most ? own + 4 * whole - most : own;
+    };
+    search::SearchOptions tight = options;
+    tight.memory = within("fair").memory;
+    const auto start = plan_on_one_axis(profiles, tight);
+    if (!start) continue;
+    most = start->predicted.peak_bytes;
+    search::SearchOptions unpredicted = options;
+    unpredicted.run_bytes = nullptr;
+    const auto plan_of = [&](const search::SearchOptions& relaxing) {
+      const auto relaxed = relax_copies(Stopwatch(), profiles, relaxing, 1, &*start);
+      return relaxed.forms.empty() ? std::nullopt
+                                   : plan_with(Stopwatch(), profiles, options, relaxed.forms);
+    };
+    misfits += plan_of(unpredicted) ? 0 : 1;
+    const auto fitting = plan_of(options);
+    const search::JointPlan found = search_by_descent(Stopwatch(), profiles, options, &*start);
+    CAPTURE(round);
+    CHECK(found.predicted.peak_bytes <= 4 * whole);
+    CHECK(found.predicted.cost_seconds <= start->predicted.cost_seconds);
+    if (fitting)
+      CHECK(found.predicted.cost_seconds <= fitting->predicted.cost_seconds * (1 + 1e-9));
+  }
+  CHECK(misfits > 3);
+}
 
 TEST_CASE("a plan found by descent can run, costs what is said, and is near the best one") {
   Random random(12);
