@@ -41,9 +41,9 @@ class TileBlock {
       : first_tile_(tiles.begin), tiles_(static_cast<std::size_t>(tiles.count())) {
     for (std::size_t i = 0; i <= tiles_; ++i)
       begins_[i] = of.first_window(first_tile_ + static_cast<std::int64_t>(i));
-    const Windows& sizes = of.sizes.windows;
-    const std::int64_t row = sizes.out[DirectConvolution::width];
-    const std::int64_t step = sizes.strides[DirectConvolution::width] * of.sizes.channels;
+    const Windows& places = of.sizes.windows;
+    const std::int64_t row = places.out[DirectConvolution::width];
+    const std::int64_t step = places.strides[DirectConvolution::width] * of.sizes.channels;
     const float* seen = nullptr;
     for (std::int64_t window = begins_[0]; window < begins_[tiles_]; ++window) {
       const bool is_in_row = seen != nullptr && window % row != 0;

@@ -149,6 +149,10 @@ std::int64_t largest_part(const DirectConvolution& of, const Division& division)
   return divided(of.tiles(), division.of_tiles) * divided(of.panels(), division.of_panels);
 }
 
+std::int64_t threads_at_work(const DirectConvolution& of, const Division& division) {
+  return std::min(of.tiles(), division.of_tiles) * std::min(of.panels(), division.of_panels);
+}
+
 /// Each part of the tiles reads all weights, each part of the panels all images.
 std::int64_t numbers_read(const DirectConvolution& of, const Division& division) {
   return division.of_tiles * of.weight_numbers() +
@@ -211,6 +215,7 @@ bool is_depthwise(const ConvolutionSizes& of) {
 }
 
 Division division_of(const DirectConvolution& of, std::int64_t threads) {
+  // A part that is larger by less takes no longer: reading the rest twice outweighs it.
   constexpr double nearly_equal = 17.0 / 16;
   std::vector<Division> all{{}};
   for (std::int64_t parts = 1; parts <= threads; ++parts) all.push_back({parts, threads / parts});
@@ -218,7 +223,9 @@ Division division_of(const DirectConvolution& of, std::int64_t threads) {
   const auto most = nearly_equal * static_cast<double>(largest(std::ranges::min(all, {}, largest)));
   std::erase_if(
       all, [&](const Division& division) { return static_cast<double>(largest(division)) > most; });
-  return std::ranges::min(all, {}, [&](const Division& each) { return numbers_read(of, each); });
+  return std::ranges::min(all, {}, [&](const Division& each) {
+    return std::pair(-threads_at_work(of, each), numbers_read(of, each));
+  });
 }
 
 bool has_small_copy(const graph::Node& node, std::span<const TensorView> inputs,

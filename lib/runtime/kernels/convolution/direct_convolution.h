@@ -102,7 +102,8 @@ struct Division {
   }
 };
 
-/// Of those whose largest parts are nearly as small as can be, the one that reads least.
+/// Of those whose largest parts are nearly as small as can be, the one with work for most threads,
+/// and of these the one that reads least.
 Division division_of(const DirectConvolution& of, std::int64_t threads);
 
 /// Whether a copy of a Conv's images with their padding is small, or not much larger than they are.

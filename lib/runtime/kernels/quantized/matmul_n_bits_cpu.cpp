@@ -123,14 +123,15 @@ template <int lanes, int bits>
 template <int most_lanes, int bits>
 [[gnu::always_inline]] inline float zero_part(const Blocks& blocks, const ZeroPoints& zeros,
                                               const float* sums) {
-  constexpr int lanes = std::min({most_lanes, 32 / bits, 8});
-  typename Vector<lanes>::Floats in_lanes{}, scales, numbers, zero_points;
+  constexpr int few = 8;  // a row of 768 numbers in blocks of 32 has 24 blocks
+  constexpr int lanes = std::min({most_lanes, 32 / bits, few});
+  typename Vector<lanes>::Floats in_lanes{}, scales, sums_of_a, zero_points;
   std::int64_t block = 0;
   for (; block + lanes <= blocks.count; block += lanes) {
     load(scales, blocks.scales + block);
-    load(numbers, sums + block);
+    load(sums_of_a, sums + block);
     load_zeros<lanes, bits>(zero_points, zeros, block);
-    in_lanes += scales * numbers * zero_points;
+    in_lanes += scales * sums_of_a * zero_points;
   }
   float sum = sum_of_lanes<lanes>(in_lanes);
   for (; block < blocks.count; ++block)

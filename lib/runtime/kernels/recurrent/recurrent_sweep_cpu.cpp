@@ -1,6 +1,7 @@
 // All steps of a recurrent network in one kernel. A thread computes the gates of the units of the
 // hidden state that are its own, as products of rows of the recurrent weights with the state, which
-// it reads as they lie: its part of the weights stays in its cache from step to step. Steps as
+// it reads as they lie: its part of the weights stays in its cache from step to step, or as much of
+// it as fits. Steps as
 // kernels of their own spend most of a small network's time between them.
 
 #include <omp.h>
@@ -29,7 +30,7 @@ struct RowProducts {
   std::int64_t batch;
   float* out;
   std::int64_t out_stride;  ///< from one element of the batch to the next
-  bool is_backwards;        ///< the last rows first
+  bool is_backwards;        ///< whether to begin with the last whole block of rows
 };
 
 /// In halves, so that additions need not wait for one another.
@@ -42,8 +43,7 @@ template <int lanes>
   return parts[0];
 }
 
-/// The last lanes of a row as numbers to multiply: zeros in place of those before `rest` ones,
-/// which belong to vectors before.
+/// Zeroes all but the last `rest` lanes: the others were multiplied with the vector before.
 template <int lanes>
 [[gnu::always_inline]] inline void keep_last(typename Vector<lanes>::Floats& of,
                                              std::int64_t rest) {
@@ -377,7 +377,8 @@ class RecurrentSweep final : public Kernel {
         if (sweep.resets_before())
           reset_and_step(step, begin, end);
         else
-          // A cache that is smaller than a thread's weights has those that were read last.
+          // Every other step goes backwards: of weights that a thread's cache has no room for, it
+          // still has those that were read last.
           step_once(step, i % 2 != 0, begin, end, hidden[i % 2], hidden[(i + 1) % 2]);
 #pragma omp barrier
       }

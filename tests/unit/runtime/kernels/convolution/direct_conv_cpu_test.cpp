@@ -222,14 +222,15 @@ TEST_CASE("A Conv with channels last under 3 by 3 taps equals loops where produc
   }
 }
 
-TEST_CASE("Threads share the tiles of large images, and the columns of small ones") {
-  const auto division = [](int extent, std::int64_t channels, std::int64_t columns) {
+TEST_CASE("Threads share tiles or columns, whichever makes equal parts that read less") {
+  const auto division = [](int extent, std::int64_t channels, std::int64_t columns,
+                           std::int64_t threads = 2) {
     ConvolutionSizes of;
     of.images = 1;
     of.channels = channels;
     of.out_channels = columns;
     of.windows.in[1] = of.windows.in[2] = of.windows.out[1] = of.windows.out[2] = extent;
-    return division_of(cpu::DirectConvolution(of, false), 2);
+    return division_of(cpu::DirectConvolution(of, false), threads);
   };
   // 2,091 tiles: by columns the parts are equal, by tiles they nearly are.
   CHECK(division(112, 16, 64).of_tiles == 2);
@@ -240,6 +241,9 @@ TEST_CASE("Threads share the tiles of large images, and the columns of small one
   CHECK(division(14, 480, 80).of_tiles == 2);
   // The weights are larger than the image, and both threads would read them.
   CHECK(division(14, 112, 672).of_panels == 2);
+  // 31 parts would read a little less; a single tile and panel is for one thread.
+  CHECK(division(112, 16, 64, 32).of_tiles == 32);
+  CHECK(division(2, 16, 16, 32).parts() == 1);
 }
 
 TEST_CASE("A Conv with channels last takes HardSwish along") {
