@@ -201,13 +201,14 @@ void improve(std::optional<JointPlan>& best, std::optional<JointPlan> plan) {
     best = std::move(plan);
 }
 
-/// What all strategies come to.
+/// What the problem of all strategies comes to.
 struct Whole {
   Relaxation relaxed;
-  std::optional<JointPlan> plan;  ///< of its forms, whose shards fit
+  std::optional<JointPlan> plan;  ///< of its forms; none where their shards do not fit
 };
 
-/// With `relaxing` for the relaxation; `start`: a plan to begin with, or null.
+/// Solves the relaxation under the options `relaxing`, and prices its forms under `options`.
+/// `start`: a plan to begin with, or null.
 Whole find_whole(const Stopwatch& stopwatch, std::span<const Profile> profiles,
                  const SearchOptions& options, const SearchOptions& relaxing,
                  const JointPlan* start) {
@@ -233,7 +234,8 @@ Beginning begin_with_whole(const Stopwatch& stopwatch, std::span<const Profile> 
     if (best && is_near_bound(*best, bound)) return {*std::move(best), bound};
   }
   const JointPlan* const start = best ? &*best : nullptr;
-  const bool expects_fit = start != nullptr && is_roomy(*start, profiles, options);
+  const bool expects_fit =
+      options.run_bytes && start != nullptr && is_roomy(*start, profiles, options);
   Whole whole =
       find_whole(stopwatch, profiles, options, expects_fit ? at_rest(options) : options, start);
   bound = std::max(bound, whole.relaxed.lower_bound_seconds);

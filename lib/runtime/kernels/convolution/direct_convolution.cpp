@@ -215,7 +215,7 @@ bool is_depthwise(const ConvolutionSizes& of) {
 }
 
 Division division_of(const DirectConvolution& of, std::int64_t threads) {
-  // A part that is larger by less takes no longer: reading the rest twice outweighs it.
+  // To read images or weights once more costs more than a largest part of a sixteenth more work.
   constexpr double nearly_equal = 17.0 / 16;
   std::vector<Division> all{{}};
   for (std::int64_t parts = 1; parts <= threads; ++parts) all.push_back({parts, threads / parts});

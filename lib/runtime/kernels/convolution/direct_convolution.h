@@ -102,8 +102,9 @@ struct Division {
   }
 };
 
-/// Of those whose largest parts are nearly as small as can be, the one with work for most threads,
-/// and of these the one that reads least.
+/// Chooses how threads share a convolution. The largest part may be a little larger than it must
+/// be; as many threads as possible have work; and among such divisions the one that reads the
+/// fewest numbers is taken.
 Division division_of(const DirectConvolution& of, std::int64_t threads);
 
 /// Whether a copy of a Conv's images with their padding is small, or not much larger than they are.

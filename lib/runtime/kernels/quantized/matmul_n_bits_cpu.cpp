@@ -123,7 +123,7 @@ template <int lanes, int bits>
 template <int most_lanes, int bits>
 [[gnu::always_inline]] inline float zero_part(const Blocks& blocks, const ZeroPoints& zeros,
                                               const float* sums) {
-  constexpr int few = 8;  // a row of 768 numbers in blocks of 32 has 24 blocks
+  constexpr int few = 8;  // more lanes would leave more blocks to the loop behind: 24 are common
   constexpr int lanes = std::min({most_lanes, 32 / bits, few});
   typename Vector<lanes>::Floats in_lanes{}, scales, sums_of_a, zero_points;
   std::int64_t block = 0;
@@ -196,7 +196,8 @@ void arrange(const PackedProduct& of, const float* row, float* to) {
 /// The products of all rows with the columns from `first` up to `last`.
 template <int lanes, int bits>
 struct MultiplyColumns {
-  /// Of blocks that are as many groups of lanes: loops over them unroll.
+  /// The same as dot_in_lanes() where a block has exactly `groups` vectors of bytes: the compiler
+  /// knows how often the loop over a block runs, and unrolls it.
   template <int groups>
   [[gnu::always_inline]] static inline float dot_of_groups(Blocks blocks) {
     blocks.bytes_each = groups * lanes;

@@ -1,8 +1,7 @@
 // All steps of a recurrent network in one kernel. A thread computes the gates of the units of the
 // hidden state that are its own, as products of rows of the recurrent weights with the state, which
 // it reads as they lie: its part of the weights stays in its cache from step to step, or as much of
-// it as fits. Steps as
-// kernels of their own spend most of a small network's time between them.
+// it as fits. Steps as kernels of their own spend most of a small network's time between them.
 
 #include <omp.h>
 
