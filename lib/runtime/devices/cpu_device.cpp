@@ -21,7 +21,7 @@
 #include "runtime/collectives.h"
 #include "runtime/devices/thread_team.h"
 #include "runtime/first_error.h"
-#include "runtime/kernels/movement/strided_copy_cpu.h"
+#include "runtime/kernels/cpu/strided_copy.h"
 #include "runtime/schedule.h"
 #include "runtime/trace.h"
 #include "runtime/worker_threads.h"

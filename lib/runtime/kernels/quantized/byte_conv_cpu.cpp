@@ -13,7 +13,7 @@
 #include "runtime/device.h"
 #include "runtime/kernels/common/kernel_arguments.h"
 #include "runtime/kernels/cpu/in_threads.h"
-#include "runtime/kernels/movement/transposition_cpu.h"
+#include "runtime/kernels/cpu/transposition.h"
 #include "runtime/kernels/quantized/byte_finish.h"
 #include "runtime/kernels/quantized/byte_images.h"
 #include "runtime/kernels/quantized/byte_panels.h"

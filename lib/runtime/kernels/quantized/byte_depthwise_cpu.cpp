@@ -10,7 +10,7 @@
 #include "runtime/device.h"
 #include "runtime/kernels/common/kernel_arguments.h"
 #include "runtime/kernels/cpu/in_threads.h"
-#include "runtime/kernels/movement/transposition_cpu.h"
+#include "runtime/kernels/cpu/transposition.h"
 #include "runtime/kernels/product/onednn_product.h"
 #include "runtime/kernels/quantized/byte_conv.h"
 #include "runtime/kernels/quantized/byte_images.h"

@@ -1,4 +1,4 @@
-#include "runtime/kernels/movement/strided_copy_cpu.h"
+#include "runtime/kernels/cpu/strided_copy.h"
 
 #include <algorithm>
 #include <cstring>
@@ -8,7 +8,7 @@
 #include "runtime/kernels/common/element_types.h"
 #include "runtime/kernels/common/strides.h"
 #include "runtime/kernels/cpu/in_threads.h"
-#include "runtime/kernels/movement/transposition_cpu.h"
+#include "runtime/kernels/cpu/transposition.h"
 
 namespace autopar::runtime::cpu {
 namespace {
@@ -19,6 +19,17 @@ constexpr std::int64_t square = 16;
 /// Rows that one thread takes at a time; and columns, which are many where rows are few.
 constexpr std::int64_t chunk_rows = 4 * square;
 constexpr std::int64_t chunk_columns = 4096;
+
+/// Rows of so many bytes are copied in pieces of a known size: a call of memcpy takes longer.
+constexpr std::size_t piece_bytes = 16;
+constexpr std::size_t most_short_bytes = 256;
+
+/// Copies piece_bytes or more. The last piece may overlap the one before.
+void copy_short(const char* from, std::size_t bytes, char* to) {
+  for (std::size_t i = 0; i + piece_bytes < bytes; i += piece_bytes)
+    std::memcpy(to + i, from + i, piece_bytes);
+  std::memcpy(to + bytes - piece_bytes, from + bytes - piece_bytes, piece_bytes);
+}
 
 }  // namespace
 
@@ -86,9 +97,16 @@ void StridedCopy::run_typed(const T* in, T* out, int threads) const {
 template <typename T>
 void StridedCopy::copy_rows(const Matrix& m, const T* in, T* out) {
   if (m.in_column == 1 && m.out_column == 1) {
-    for (std::int64_t row = 0; row < m.rows; ++row)
-      std::memcpy(out + row * m.out_row, in + row * m.in_row,
-                  static_cast<std::size_t>(m.columns) * sizeof(T));
+    const auto bytes = static_cast<std::size_t>(m.columns) * sizeof(T);
+    const bool is_short = bytes >= piece_bytes && bytes <= most_short_bytes;
+    for (std::int64_t row = 0; row < m.rows; ++row) {
+      T* const to = out + row * m.out_row;
+      const T* const from = in + row * m.in_row;
+      if (is_short)
+        copy_short(reinterpret_cast<const char*>(from), bytes, reinterpret_cast<char*>(to));
+      else
+        std::memcpy(to, from, bytes);
+    }
     return;
   }
   if (m.in_column == 0 && m.out_column == 1) {

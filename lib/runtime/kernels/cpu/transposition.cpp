@@ -1,4 +1,4 @@
-#include "runtime/kernels/movement/transposition_cpu.h"
+#include "runtime/kernels/cpu/transposition.h"
 
 #include <cstring>
 
