@@ -24,16 +24,18 @@ bool Watchdog::is_over_within(std::chrono::milliseconds patience) {
   // A process that was stopped itself begins anew: it does not know whether others were, too.
   const auto slice = std::max(patience / 8, std::chrono::milliseconds(1));
   const auto late_at_most = std::max(patience / 4, std::chrono::milliseconds(250));
-  auto deadline = Clock::now() + patience;
+  auto last_look = Clock::now();
+  auto deadline = last_look + patience;
   std::unique_lock lock(mutex_);
   while (true) {
-    const auto next = std::min(Clock::now() + slice, deadline);
+    const auto next = std::min(last_look + slice, deadline);
     if (changed_.wait_until(lock, next, [this] { return is_over_; })) return true;
     const auto now = Clock::now();
-    if (now - next >= late_at_most)
+    if (now - last_look >= slice + late_at_most)
       deadline = now + patience;
     else if (now >= deadline)
       return false;
+    last_look = now;
   }
 }
 
