@@ -94,7 +94,7 @@ struct HardSigmoid {
 struct HardSwish {
   template <typename T>
   AUTOPAR_ELEMENTWISE T operator()(T x) const {
-    return x * Max{}(T(0), Min{}(T(1), x / T(6) + T(0.5)));
+    return x * Max{}(T(0), Min{}(T(1), x * T(1.0 / 6) + T(0.5)));
   }
 };
 struct Softplus {

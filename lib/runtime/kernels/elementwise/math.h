@@ -162,10 +162,15 @@ AUTOPAR_ELEMENTWISE T log1p(T x) {
   return rounded == T(0) ? x : math::log(sum) * (x / rounded);
 }
 
-template <typename T>
-AUTOPAR_ELEMENTWISE T sigmoid(T x) {
-  return T(1) / (T(1) + math::exp(-x));
+/// 1 / (1 + exp(-x)): 0 where it is below the least normal number, and 1 from 17.4 on, to which it
+/// rounds.
+AUTOPAR_ELEMENTWISE float sigmoid(float x) {
+  const float lowest = -87.3365F;
+  const float above = x < lowest ? lowest : x;  // NaN passes both
+  const float share = 1.0F / (1.0F + moderate_exp(-(above > 17.4F ? 17.4F : above)));
+  return x < lowest ? 0.0F : share;
 }
+AUTOPAR_ELEMENTWISE double sigmoid(double x) { return 1.0 / (1.0 + std::exp(-x)); }
 
 /// log(1 + exp(x)) without overflow.
 template <typename T>

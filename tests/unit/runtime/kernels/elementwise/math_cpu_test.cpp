@@ -3,12 +3,14 @@
 #include <limits>
 #include <vector>
 
+#include "runtime/kernels/elementwise/activation_functions.h"
 #include "runtime/kernels/elementwise/blocks_cpu.h"
 
 namespace autopar::runtime {
 namespace {
 
 constexpr float infinity = std::numeric_limits<float>::infinity();
+constexpr double least_normal = std::numeric_limits<float>::min();
 constexpr float nan = std::numeric_limits<float>::quiet_NaN();
 
 std::vector<cpu::SimdLevel> levels() {
@@ -73,6 +75,10 @@ TEST_CASE("functions are within a few units in the last place at every SIMD leve
     CHECK(worst<functions::Atan>(level, [](double x) { return std::atan(x); }) < 3);
     CHECK(worst<functions::Asin>(level, [](double x) { return std::asin(x); }) < 3);
     CHECK(worst<functions::Acos>(level, [](double x) { return std::acos(x); }) < 3);
+    CHECK(worst<functions::Sigmoid>(level, [](double x) {
+            const double y = 1 / (1 + std::exp(-x));
+            return y < least_normal ? 0 : y;
+          }) < 3);
   }
 }
 
@@ -98,6 +104,12 @@ TEST_CASE("functions at the ends") {
       CHECK((y[3] == 0 && std::signbit(y[3])));
       CHECK(std::isnan(y[4]));
     }
+    const auto share = apply<functions::Sigmoid>(level, x);
+    CHECK(share[0] == 1);
+    CHECK(share[1] == 0);
+    CHECK(share[2] == 0.5);
+    CHECK(share[3] == 0.5);
+    CHECK(std::isnan(share[4]));
     const auto angle = apply<functions::Atan>(level, x);
     CHECK(ulps(angle[0], std::acos(0.0)) < 1);
     CHECK(ulps(angle[1], -std::acos(0.0)) < 1);
