@@ -1,5 +1,6 @@
 // Conv and ConvTranspose by oneDNN, in float32: one to three spatial dimensions, groups, dilations,
-// uneven padding. By loops where it has no such form.
+// uneven padding. By kernels of our own where these are better, and by loops where it has no such
+// form.
 
 #include <algorithm>
 
@@ -278,9 +279,12 @@ memory::desc described_weights(const KernelRequest& request, const Convolution& 
   return {dims, memory::data_type::f32, steps};
 }
 
-/// Whether our own kernel is faster than oneDNN's. Its products of matrices alone are as fast, and
-/// faster where few floats are summed up.
-bool is_direct_faster(std::span<const TensorView> inputs) {
+/// Whether our own kernel is to be taken. oneDNN's convolutions by one tap are as fast, and so are
+/// others that sum few floats up, but small ones are not worth the code that oneDNN makes for them;
+/// a HardSwish behind is, which it takes along.
+bool is_direct_better(const graph::Node& node, std::span<const TensorView> inputs,
+                      std::span<const TensorView> outputs) {
+  if (!is_hard_swish(node) && is_small_conv(node, inputs, outputs)) return true;
   constexpr std::int64_t least_depth = 256;
   const std::int64_t taps = graph::num_elements(places_of(inputs[1]));
   return taps > 1 && inputs[1].shape[1] * taps >= least_depth;
@@ -314,7 +318,7 @@ bool takes_along(const graph::Node& node, std::span<const TensorView> inputs) {
 KernelFactory fastest_kernel(const graph::Node& node, std::span<const TensorView> inputs,
                              std::span<const TensorView> outputs) {
   if (serves_winograd_conv(node, inputs, outputs)) return make_winograd_conv;
-  if (is_direct_faster(inputs) && serves_direct_conv(node, inputs, outputs))
+  if (is_direct_better(node, inputs, outputs) && serves_direct_conv(node, inputs, outputs))
     return make_direct_conv;
   if (is_depthwise_faster(inputs) && serves_depthwise_conv(node, inputs, outputs))
     return make_depthwise_conv;
@@ -335,6 +339,7 @@ std::unique_ptr<Kernel> make_conv(const KernelRequest& request) {
                            [&]<typename T>(T) { return make_plain_conv<T>(request, convolution); });
   require_type(request, type, AllFloats{});
   if (serves_depthwise_series(request)) return make_depthwise_series(request);
+  if (!computes_plain(request) && serves_small_conv(request)) return make_small_conv(request);
   return make_onednn_conv(request, convolution, images_of(request));
 }
 

@@ -10,6 +10,7 @@
 #include <optional>
 #include <utility>
 
+#include "base/checked.h"
 #include "graph/arena.h"
 #include "runtime/device.h"
 #include "runtime/kernels/common/channels_last.h"
@@ -173,7 +174,7 @@ class DirectConvKernel final : public Kernel {
                    std::shared_ptr<std::byte> panels)
       : of_(std::move(of)),
         division_(division_of(of_, threads)),
-        threads_(threads),
+        threads_(is_large(of_) ? threads : 1),
         has_relu_(has_relu),
         panels_(std::move(panels)) {}
 
@@ -208,6 +209,12 @@ class DirectConvKernel final : public Kernel {
   }
 
  private:
+  /// Whether there are products that are worth waking a thread for.
+  static bool is_large(const DirectConvolution& of) {
+    constexpr std::int64_t least_work = 32 * 1024;
+    return of.windows() * of.weight_numbers() / of.sizes.groups >= least_work;
+  }
+
   std::int64_t bias_bytes() const {
     return graph::aligned(float_bytes(of_.panels() * panel_columns));
   }
@@ -228,21 +235,36 @@ class DirectConvKernel final : public Kernel {
   std::shared_ptr<std::byte> panels_;
 };
 
+/// Whether a group's output channels fill a vector.
+bool fills_vectors(const graph::Node& node, std::span<const TensorView> inputs) {
+  const std::int64_t groups = std::max<std::int64_t>(node.int_attribute("group", 1), 1);
+  return inputs[1].shape[0] / groups >= tile_lanes;
+}
+
 bool is_pointwise(const Shape& weights) {
   return graph::num_elements(Shape(weights.begin() + 2, weights.end())) == 1;
 }
 
 }  // namespace
 
+bool is_small_conv(const graph::Node& node, std::span<const TensorView> inputs,
+                   std::span<const TensorView> outputs) {
+  constexpr std::int64_t most_products = 320 * 1024;  // an image
+  constexpr std::int64_t most_numbers = 32 * 1024;    // of an image, which may be copied
+  const std::int64_t images = std::max<std::int64_t>(inputs[0].shape[0], 1);
+  const std::int64_t depth = inputs[1].elements() / std::max<std::int64_t>(inputs[1].shape[0], 1);
+  return fills_vectors(node, inputs) && inputs[0].elements() / images <= most_numbers &&
+         saturated_multiply(outputs[0].elements() / images, depth) <= most_products;
+}
+
 bool serves_direct_conv(const graph::Node& node, std::span<const TensorView> inputs,
                         std::span<const TensorView> outputs) {
-  const std::int64_t groups = std::max<std::int64_t>(node.int_attribute("group", 1), 1);
-  const bool fills_vectors = inputs[1].shape[0] / groups >= tile_lanes;
-  // Under several taps oneDNN's convolutions are faster with AVX-512: they leave out rows of
+  // Under several taps oneDNN's larger convolutions are faster with AVX-512: they leave out rows of
   // padding.
   const bool is_of_use = simd_level() == SimdLevel::avx2 ||
-                         (simd_level() == SimdLevel::avx512 && is_pointwise(inputs[1].shape));
-  return is_of_use && fills_vectors && are_fusable_floats(inputs, outputs) &&
+                         (simd_level() == SimdLevel::avx512 &&
+                          (is_pointwise(inputs[1].shape) || is_small_conv(node, inputs, outputs)));
+  return is_of_use && fills_vectors(node, inputs) && are_fusable_floats(inputs, outputs) &&
          has_small_copy(node, inputs, std::span(outputs[0].shape).subspan(1));
 }
 

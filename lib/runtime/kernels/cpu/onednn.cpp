@@ -1,9 +1,12 @@
 #include "runtime/kernels/cpu/onednn.h"
 
+#include <omp.h>
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <functional>
 #include <future>
+#include <numeric>
 
 #include "base/free_memory.h"
 #include "base/out_of_memory.h"
@@ -141,9 +144,39 @@ std::unique_ptr<Kernel> make_onednn_unary(const dnnl::primitive_desc_base& descr
   return std::make_unique<UnaryKernel>(description);
 }
 
+namespace {
+
+/// The copy of a small tensor between two layouts without blocks and padding; none of others:
+/// oneDNN's is faster where there is much to move.
+std::optional<StridedCopy> copy_between(const dnnl::memory::desc& from,
+                                        const dnnl::memory::desc& to) {
+  constexpr std::size_t most_bytes = 32 * 1024;
+  if (to.get_size() > most_bytes) return {};
+  const onednn::Layout in = onednn::layout_of(from);
+  const onednn::Layout out = onednn::layout_of(to);
+  const auto is_plain = [](const onednn::Layout& layout) {
+    return !layout.dims.empty() && layout.inner_blocks.empty() && layout.padded_dims == layout.dims;
+  };
+  if (!is_plain(in) || !is_plain(out) || in.dims != out.dims || in.rest != out.rest) return {};
+  std::vector<std::size_t> order(out.dims.size());  // as the dimensions lie in the output
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::ranges::stable_sort(order, std::greater{}, [&](std::size_t d) { return out.strides[d]; });
+  const auto in_order = [&](const dnnl::memory::dims& numbers) {
+    dnnl::memory::dims ordered;
+    for (const std::size_t d : order) ordered.push_back(numbers[d]);
+    return ordered;
+  };
+  return StridedCopy(in_order(out.dims), in_order(in.strides), in_order(out.strides),
+                     static_cast<int>(dnnl::memory::data_type_size(onednn::type_of(to))));
+}
+
+}  // namespace
+
 Reordering::Reordering(const dnnl::memory::desc& from, const dnnl::memory::desc& to) {
   if (from == to) return;
   bytes_ = graph::aligned(static_cast<std::int64_t>(to.get_size()));
+  copy_ = copy_between(from, to);
+  if (copy_) return;
   const auto description = within_onednn([&]() -> dnnl::reorder::primitive_desc {
     return {onednn_engine(), from, onednn_engine(), to, user_scratchpad()};
   });
@@ -151,6 +184,11 @@ Reordering::Reordering(const dnnl::memory::desc& from, const dnnl::memory::desc&
 }
 
 void Reordering::run(const void* from, void* to, std::byte* scratch) {
+  if (copy_) {
+    copy_->run(static_cast<const std::byte*>(from), static_cast<std::byte*>(to),
+               omp_get_max_threads());
+    return;
+  }
   primitive_->bind(DNNL_ARG_FROM, from);
   primitive_->bind(DNNL_ARG_TO, to);
   primitive_->run(scratch);

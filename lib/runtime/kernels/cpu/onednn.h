@@ -9,6 +9,7 @@
 #include "base/out_of_memory.h"
 #include "runtime/device.h"
 #include "runtime/kernels/cpu/onednn_versions.h"
+#include "runtime/kernels/cpu/strided_copy.h"
 
 /// What kernels that oneDNN computes have in common.
 namespace autopar::runtime::cpu {
@@ -90,18 +91,21 @@ class OnednnPrimitive {
 /// A kernel of one primitive that makes output 0 of input 0, both of float32.
 std::unique_ptr<Kernel> make_onednn_unary(const dnnl::primitive_desc_base& description);
 
-/// A tensor's way from one layout into another; empty where they are the same.
+/// A tensor's way from one layout into another; empty where they are the same. That of a small
+/// tensor between layouts without blocks is a copy of our own, for which no code is made at run
+/// time.
 class Reordering {
  public:
   Reordering(const dnnl::memory::desc& from, const dnnl::memory::desc& to);
 
-  bool is_needed() const { return primitive_.has_value(); }
+  bool is_needed() const { return copy_ || primitive_; }
   /// Bytes of the tensor in its new layout, 0 where there is none; a multiple of 64.
   std::int64_t bytes() const { return bytes_; }
   std::int64_t scratch_bytes() const { return primitive_ ? primitive_->scratch_bytes() : 0; }
   void run(const void* from, void* to, std::byte* scratch);
 
  private:
+  std::optional<StridedCopy> copy_;
   std::optional<OnednnPrimitive> primitive_;
   std::int64_t bytes_ = 0;
 };

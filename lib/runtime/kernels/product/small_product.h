@@ -16,6 +16,7 @@ struct SmallProduct {
   float scale = 1;
   const float* a = nullptr;
   std::int64_t a_stride = 0;
+  std::int64_t a_column_stride = 1;  ///< where it is another, a_stride is 1
   const float* b = nullptr;
   std::int64_t b_row_stride = 0;
   std::int64_t b_column_stride = 0;

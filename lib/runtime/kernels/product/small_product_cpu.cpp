@@ -11,6 +11,7 @@
 #include "runtime/kernels/cpu/in_threads.h"
 #include "runtime/kernels/cpu/panel_matrix.h"
 #include "runtime/kernels/cpu/simd.h"
+#include "runtime/kernels/cpu/transposition.h"
 
 namespace autopar::runtime::cpu {
 namespace {
@@ -23,15 +24,64 @@ constexpr std::int64_t most_matrix_floats = 64 * 1024;
 constexpr std::int64_t least_work = 32 * 1024;
 /// Rows for which b is brought into panels once.
 constexpr std::int64_t most_rows = 256;
+/// So many rows of a matrix that lies column by column are transposed on the stack at a time.
+constexpr std::int64_t transposed_rows = 32;
+constexpr std::int64_t most_depth = most_panel_floats / panel_columns;
+/// Floats of the largest matrix b of a MatMul by which such a matrix is multiplied: of a larger one
+/// some columns are in panels at a time, for each of which all rows would be transposed.
+constexpr std::int64_t most_floats_by_columns = 8 * 1024;
+
+/// What is multiplied by a matrix in panels, and where the product goes.
+struct RowsTimesPanels {
+  const float* a;
+  std::int64_t a_stride;
+  std::int64_t rows;
+  const float* bias;
+  float* out;
+  std::int64_t out_stride;
+};
+
+void multiply_panels(const PanelMatrix& b, const float* panels, const RowsTimesPanels& of) {
+  for (Range left{0, b.panels()}; left.count() > 0;) {
+    const PanelProduct product(b, panels, left, of.bias);
+    product.multiply(of.a, of.a_stride, of.rows, of.out + product.first_column(), of.out_stride);
+    left.begin += product.panels();
+  }
+}
+
+/// The same of an `a` that lies column by column.
+void multiply_columns_by_panels(const PanelMatrix& b, const float* panels, RowsTimesPanels of,
+                                std::int64_t a_column_stride) {
+  alignas(64) std::array<float, transposed_rows * most_depth> rows;
+  const RowsTimesPanels all = of;
+  of.a_stride = b.depth;
+  for (std::int64_t row = 0; row < all.rows; row += transposed_rows) {
+    of.a = rows.data();
+    of.rows = std::min(transposed_rows, all.rows - row);
+    of.out = all.out + row * all.out_stride;
+    transpose<std::uint32_t>({.in = reinterpret_cast<const std::uint32_t*>(all.a + row),
+                              .out = reinterpret_cast<std::uint32_t*>(rows.data()),
+                              .rows = of.rows,
+                              .columns = b.depth,
+                              .in_row = a_column_stride,
+                              .out_row = b.depth});
+    multiply_panels(b, panels, of);
+  }
+}
+
+bool lies_in_columns(const MatrixLayout& a) { return a.column_stride != 1 && a.row_stride == 1; }
 
 bool serves_small_matmul(const KernelRequest& request, const Product& of) {
   const bool are_floats = std::ranges::all_of(request.inputs, [](const TensorView& input) {
     return !input.present() || input.type == DataType::float32;
   });
-  const bool has_rows = of.a.column_stride == 1 && of.out.column_stride == 1;
+  const std::int64_t most_floats =
+      lies_in_columns(of.a) ? most_floats_by_columns : most_matrix_floats;
+  const bool has_rows =
+      (of.a.column_stride == 1 || lies_in_columns(of.a)) && of.out.column_stride == 1;
   const bool adds_bias = !of.c || (of.has_bias() && of.beta == 1);
   return are_floats && has_rows && adds_bias && !of.is_empty() && is_small_matrix(of.depth, 1) &&
-         of.depth * of.columns <= most_matrix_floats;
+         of.depth * of.columns <= most_floats;
 }
 
 }  // namespace
@@ -52,13 +102,16 @@ void multiply_small(const SmallProduct& of) {
                         .row_stride = of.b_row_stride,
                         .column_stride = of.b_column_stride};
     b.write(of.b + first * of.b_column_stride, of.scale, panels.data());
-    const float* const bias = of.bias == nullptr ? nullptr : of.bias + first;
-    float* const out = of.out + first;
-    for (Range left{0, b.panels()}; left.count() > 0;) {
-      const PanelProduct product(b, panels.data(), left, bias);
-      product.multiply(of.a, of.a_stride, of.rows, out + product.first_column(), of.out_stride);
-      left.begin += product.panels();
-    }
+    const RowsTimesPanels columns{.a = of.a,
+                                  .a_stride = of.a_stride,
+                                  .rows = of.rows,
+                                  .bias = of.bias == nullptr ? nullptr : of.bias + first,
+                                  .out = of.out + first,
+                                  .out_stride = of.out_stride};
+    if (of.a_column_stride == 1)
+      multiply_panels(b, panels.data(), columns);
+    else
+      multiply_columns_by_panels(b, panels.data(), columns, of.a_column_stride);
   }
 }
 
@@ -80,6 +133,7 @@ std::unique_ptr<Kernel> make_small_matmul(const KernelRequest& request, const Pr
            .scale = of.alpha,
            .a = io.inputs[0].as<const float>() + at(of.a) + rows.begin * of.a.row_stride,
            .a_stride = of.a.row_stride,
+           .a_column_stride = of.a.column_stride,
            .b = io.inputs[1].as<const float>() + at(of.b),
            .b_row_stride = of.b.row_stride,
            .b_column_stride = of.b.column_stride,

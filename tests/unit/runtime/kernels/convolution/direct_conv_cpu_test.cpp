@@ -7,6 +7,7 @@
 #include <numeric>
 
 #include "runtime/kernels/convolution/direct_convolution.h"
+#include "runtime/kernels/convolution/kernels.h"
 #include "runtime/kernels/cpu/simd.h"
 #include "runtime/passes/passes.h"
 #include "unit/runtime/evaluate_graph.h"
@@ -122,7 +123,7 @@ TEST_CASE("A Conv with channels last equals loops, with an addend and Relu") {
     const bool is_deep = round % 5 == 0;  // more than a chunk
     const std::int64_t groups = is_deep ? 1 : pick(random, 1, 3);
     const std::int64_t in_group = is_deep ? pick(random, 90, 300) : pick(random, 1, 20);
-    const std::int64_t out_group = pick(random, 8, is_deep ? 40 : 90);
+    const std::int64_t out_group = pick(random, 1, is_deep ? 40 : 90);
     Shape from = joined({pick(random, 1, 3)}, windows.in);
     Shape to = joined({from[0]}, windows.out);
     from.push_back(groups * in_group);
@@ -164,6 +165,61 @@ TEST_CASE("A Conv with channels last equals loops, with an addend and Relu") {
         FAIL("element " << i << " is " << found[i] << ", not " << expected);
     }
   }
+}
+
+TEST_CASE("A small Conv of images as ONNX has them equals loops, in runs one after another") {
+  Random random(6);
+  const DataType type = DataType::float32;
+  for (int round = 0; round < 200; ++round) {
+    const RandomWindows windows = windows_of_round(random, round);
+    const std::int64_t groups = pick(random, 1, 3);
+    const std::int64_t in_group = pick(random, 1, 12);
+    const std::int64_t out_group = pick(random, 6, 40);
+    Shape from = joined({pick(random, 1, 3)}, windows.in);
+    Shape to = joined({from[0]}, windows.out);
+    from.push_back(groups * in_group);
+    to.push_back(groups * out_group);
+    const Tensor in = random_in(type, from, random, -1, 1);
+    const Tensor weights =
+        random_in(type, joined({groups * out_group, in_group}, windows.taps), random, -1, 1);
+    const Tensor bias = random_in(type, {groups * out_group}, random, -1, 1);
+    const bool has_bias = pick(random, 0, 1) == 0;
+    std::vector<double> sums = channels_last_sums(windows, in, weights, to);
+    for (std::size_t i = 0; has_bias && i < sums.size(); ++i)
+      sums[i] += number_at(bias, i % static_cast<std::size_t>(to.back()));
+    const Tensor expected = with_channels_second(tensor_of(type, to, sums));
+    NodeRun node{"Conv",
+                 windows.attributes,
+                 {with_channels_second(in), weights},
+                 {{type, expected.shape()}},
+                 {1}};
+    node.attributes["group"] = groups;
+    node.threads = 1 + round % 3;
+    if (has_bias) node.inputs.emplace_back(bias);
+    if (has_bias) node.constants.push_back(2);
+    CAPTURE(round, from, to, windows.taps, windows.dilations, windows.strides, groups);
+    const graph::Graph graph = make_graph(node);
+    Executable executable(graph, {.threads = node.threads});
+    for (int run = 0; run < 2; ++run)
+      check_close(testing::run(executable, graph, {*node.inputs[0]})[0], doubles(expected), 12);
+  }
+}
+
+TEST_CASE("A convolution is small or not whatever its images are with it") {
+  graph::Node node;
+  const auto is_small = [&](const Shape& in, const Shape& weights, const Shape& out) {
+    const auto view = [](const Shape& shape) { return TensorView{DataType::float32, shape}; };
+    const std::vector<TensorView> inputs{view(in), view(weights)};
+    const std::vector<TensorView> outputs{view(out)};
+    return cpu::is_small_conv(node, inputs, outputs);
+  };
+  for (const std::int64_t images : {1, 100}) {
+    CHECK(is_small({images, 3, 32, 32}, {64, 3, 8, 8}, {images, 64, 4, 4}));
+    CHECK_FALSE(is_small({images, 64, 56, 56}, {64, 64, 3, 3}, {images, 64, 56, 56}));
+    CHECK_FALSE(is_small({images, 8, 512, 512}, {8, 8, 1, 1}, {images, 8, 16, 16}));  // to copy
+  }
+  node.attributes["group"] = std::int64_t{96};  // its lanes would be empty
+  CHECK_FALSE(is_small({1, 96, 4, 4}, {96, 1, 3, 3}, {1, 96, 4, 4}));
 }
 
 TEST_CASE("A Conv with channels last under 3 by 3 taps equals loops where products are saved") {

@@ -135,6 +135,35 @@ TEST_CASE("weights that are brought into another layout once serve all runs, in 
   }
 }
 
+TEST_CASE("products whose first matrix lies column by column equal loops") {
+  Random random(7);
+  for (const auto& [batch, m, k, n] : std::vector<std::array<std::int64_t, 4>>{{1, 1, 1, 1},
+                                                                               {1, 8, 96, 8},
+                                                                               {1, 300, 96, 80},
+                                                                               {3, 33, 5, 19},
+                                                                               {2, 70, 256, 30},
+                                                                               {2, 70, 256, 37},
+                                                                               {1, 31, 257, 16}}) {
+    const Tensor a = random_floats(random, {batch, k, m});
+    const Tensor b = random_floats(random, {batch, k, n});
+    const Tensor bias = random_floats(random, {n});
+    for (const bool has_bias : {false, true}) {
+      NodeRun node{.op_type = "FusedMatMul",
+                   .attributes = {{"a_perm", std::vector<std::int64_t>{0, 2, 1}}},
+                   .inputs = {a, b},
+                   .outputs = {{DataType::float32, {batch, m, n}}},
+                   .threads = 2,
+                   .domain = passes::internal_domain};
+      if (has_bias) node.inputs.push_back(bias);
+      std::vector<double> expected = matmul(a, b, {batch, m, n}, k, true, false);
+      for (std::size_t i = 0; has_bias && i < expected.size(); ++i)
+        expected[i] += number_at(bias, i % static_cast<std::size_t>(n));
+      CAPTURE(batch, m, k, n, has_bias);
+      check_close(run_floats(node), expected);
+    }
+  }
+}
+
 TEST_CASE("a product of depth 1 whose first matrix is read as transposed equals a loop") {
   Random random(1);
   const Tensor a = random_floats(random, {3, 1, 8});
