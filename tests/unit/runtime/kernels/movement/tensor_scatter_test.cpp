@@ -24,7 +24,7 @@ TEST_CASE("TensorScatter writes into a cache along any dimension, around its end
               random_in(DataType::int64, {shape[0]}, random, 0,
                         static_cast<double>(indices == 2 ? 6 : shape[d] - updates + 1) - 1e-9);
           std::vector<double> values = doubles(cache);
-          for_each_index(given, [&](const Shape& from) {
+          for_each_index(given, [&, &shape = shape](const Shape& from) {
             Shape to = from;
             if (indices > 0) to[d] += static_cast<std::int64_t>(at(first, {from[0]}));
             if (indices == 2) to[d] %= shape[d];
