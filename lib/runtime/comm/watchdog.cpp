@@ -31,7 +31,7 @@ bool Watchdog::is_over_within(std::chrono::milliseconds patience) {
     const auto next = std::min(last_look + slice, deadline);
     if (changed_.wait_until(lock, next, [this] { return is_over_; })) return true;
     const auto now = Clock::now();
-    if (now - last_look >= slice + late_at_most)
+    if (now - next >= late_at_most)
       deadline = now + patience;
     else if (now >= deadline)
       return false;

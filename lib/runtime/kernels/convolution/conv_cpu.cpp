@@ -279,9 +279,9 @@ memory::desc described_weights(const KernelRequest& request, const Convolution& 
   return {dims, memory::data_type::f32, steps};
 }
 
-/// Whether our own kernel is to be taken. oneDNN's convolutions by one tap are as fast, and so are
-/// others that sum few floats up, but small ones are not worth the code that oneDNN makes for them;
-/// a HardSwish behind is, which it takes along.
+/// Whether our own kernel is to be taken instead of oneDNN's, which is as fast under one tap and
+/// where few floats are summed up. A small convolution is not worth the code that oneDNN makes for
+/// it, unless that takes a HardSwish along.
 bool is_direct_better(const graph::Node& node, std::span<const TensorView> inputs,
                       std::span<const TensorView> outputs) {
   if (!is_hard_swish(node) && is_small_conv(node, inputs, outputs)) return true;

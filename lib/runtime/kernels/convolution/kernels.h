@@ -20,9 +20,9 @@ Serves serves_winograd_conv;
 MakeKernel make_depthwise_conv;
 Serves serves_depthwise_conv;
 
-/// Whether a convolution has so few products that oneDNN's would hardly be faster, and not worth
-/// the code that oneDNN makes for it at run time. How many images there are makes no difference, so
-/// that an image has the same result whatever others are with it.
+/// Whether a convolution has so few products that oneDNN's would hardly be faster, which is not
+/// worth the code that oneDNN makes for it at run time. How many images there are makes no
+/// difference, so that an image has the same result whatever others are with it.
 Serves is_small_conv;
 /// Such a Conv of images as ONNX has them.
 MakeKernel make_small_conv;
