@@ -4,7 +4,6 @@
 
 namespace autopar::cost {
 
-using sharding::Shape;
 using sharding::TensorShardSpec;
 
 namespace {
@@ -21,17 +20,23 @@ sharding::SymmetricAxes exchangeable_axes(const CostModel& cost) {
 
 ConnectionPrices::ConnectionPrices(const CostModel& cost, sharding::SymmetricAxes relaxed,
                                    std::optional<TimeLimit> limit)
-    : cost_(cost), limit_(limit), price_(cost.step_price()) {
+    : cost_(cost), limit_(limit) {
   if (relaxed.empty()) alike_.exchangeable = exchangeable_axes(cost);
   alike_.relaxed = std::move(relaxed);
 }
 
 std::vector<double> ConnectionPrices::seconds(std::span<const TensorShardSpec> from,
                                               std::span<const TensorShardSpec> to,
-                                              const Shape& shape, graph::DataType type) {
+                                              const graph::Value& value) {
   check_limit();
-  return known_.try_emplace({shape, type}, shape, type, cost_.mesh(), price_, alike_)
-      .first->second.between(from, to, limit_, threads_);
+  MovedTensor moved = cost_.as_moved(value);
+  auto known = known_.find(moved);
+  if (known == known_.end())
+    known = known_
+                .try_emplace(std::move(moved), value.shape, value.type, cost_.mesh(),
+                             cost_.step_price(cost_.order_of(value)), alike_)
+                .first;
+  return known->second.between(from, to, limit_, threads_);
 }
 
 double ConnectionPrices::reduction_seconds(const graph::Graph& graph, const graph::Node& node,
@@ -42,9 +47,8 @@ double ConnectionPrices::reduction_seconds(const graph::Graph& graph, const grap
   };
   return cost_.reduction_seconds(
       graph, node, rule, spec,
-      [&](const TensorShardSpec& from, const TensorShardSpec& to, const Shape& shape,
-          graph::DataType type) {
-        return seconds({{form_of(from)}}, {{form_of(to)}}, shape, type).front();
+      [&](const TensorShardSpec& from, const TensorShardSpec& to, const graph::Value& value) {
+        return seconds({{form_of(from)}}, {{form_of(to)}}, value).front();
       });
 }
 

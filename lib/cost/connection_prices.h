@@ -12,9 +12,9 @@
 
 namespace autopar::cost {
 
-/// The seconds of the cheapest chains of steps between the specs of any tensors. Each step is
-/// priced once for all tensors of a shape and type, and chains that differ only in which of
-/// symmetric axes they use are found once. Keeps a reference to the cost model.
+/// The seconds of the cheapest chains of steps between the specs of any values. Each step is priced
+/// once for all values of a shape, type and order in memory, and chains that differ only in which
+/// of symmetric axes they use are found once. Keeps a reference to the cost model.
 class ConnectionPrices {
  public:
   /// With `relaxed` axes all specs are canonical, as sharding::ConnectionSeconds has it.
@@ -34,7 +34,7 @@ class ConnectionPrices {
   /// From each to each, those from one together; infinite where no chain leads.
   std::vector<double> seconds(std::span<const sharding::TensorShardSpec> from,
                               std::span<const sharding::TensorShardSpec> to,
-                              const sharding::Shape& shape, graph::DataType type);
+                              const graph::Value& value);
   /// The same as CostModel::reduction_seconds.
   double reduction_seconds(const graph::Graph& graph, const graph::Node& node,
                            const sharding::ShardingRule& rule, const sharding::OpShardSpec& spec);
@@ -44,8 +44,7 @@ class ConnectionPrices {
   sharding::AlikeAxes alike_;
   std::optional<TimeLimit> limit_;
   std::size_t threads_ = 1;
-  const sharding::StepPrice price_;
-  std::map<std::pair<sharding::Shape, graph::DataType>, sharding::ConnectionSeconds> known_;
+  std::map<MovedTensor, sharding::ConnectionSeconds> known_;
 };
 
 }  // namespace autopar::cost

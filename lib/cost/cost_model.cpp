@@ -99,6 +99,18 @@ bool is_across_nodes(const sharding::DeviceMesh& mesh, int axis, int gpus_per_no
   return false;
 }
 
+/// Whether no dimension of more than one index lies around this one, so that a part of it is one
+/// piece of memory.
+bool is_outermost(int dim, const Shape& local, MemoryOrder order) {
+  const int dims = static_cast<int>(local.size());
+  const auto place = [&](int d) {
+    return d == 1 && order == MemoryOrder::channels_last ? dims : d;
+  };
+  for (int d = 0; d < dims; ++d)
+    if (place(d) < place(dim) && local[static_cast<std::size_t>(d)] != 1) return false;
+  return true;
+}
+
 /// Calls `visit` with graph, node, rule and strategy of each part that the node is decomposed into.
 template <typename Visit>
 void for_each_part(const graph::Graph& graph, const graph::Node& node, const ShardingRule& rule,
@@ -136,6 +148,12 @@ bool CostModel::is_stored(const graph::Value& value) const {
 
 bool CostModel::takes_memory(const graph::Value& value) const {
   return device_.without_memory == nullptr || !device_.without_memory->contains(value.name);
+}
+
+MemoryOrder CostModel::order_of(const graph::Value& value) const {
+  const bool is_moved =
+      device_.channels_last != nullptr && device_.channels_last->contains(value.name);
+  return is_moved ? MemoryOrder::channels_last : MemoryOrder::as_in_onnx;
 }
 
 bool CostModel::is_weight(const graph::Value& value) const {
@@ -276,6 +294,7 @@ std::string CostModel::price_key(const graph::Graph& graph, const graph::Node& n
         const graph::Value& value = graph.value(id);
         key += is_weight(value) ? 'w' : is_stored(value) ? 's' : 'f';
         if (!takes_memory(value)) key += '-';
+        if (order_of(value) == MemoryOrder::channels_last) key += 'c';
       }
     }
   }
@@ -296,35 +315,35 @@ double CostModel::reduction_seconds(const graph::Graph& graph, const graph::Node
     if (node.outputs[i] == graph::no_value) continue;
     const graph::Value& value = graph.value(node.outputs[i]);
     if (!chain_seconds) {
-      seconds += reduction(spec, i, value.shape, value.type).seconds;
+      seconds += reduction(spec, i, value).seconds;
       continue;
     }
-    const auto [as_one, may_be_chain] = reduction_as_one(spec, i, value.shape, value.type);
-    seconds += may_be_chain
-                   ? chain_seconds(spec.computed[i], spec.outputs[i], value.shape, value.type)
-                   : as_one.seconds;
+    const auto [as_one, may_be_chain] = reduction_as_one(spec, i, value);
+    seconds +=
+        may_be_chain ? chain_seconds(spec.computed[i], spec.outputs[i], value) : as_one.seconds;
   }
   return seconds;
 }
 
 sharding::Connection CostModel::reduction(const OpShardSpec& spec, std::size_t i,
-                                          const Shape& shape, graph::DataType type) const {
-  auto [as_one, may_be_chain] = reduction_as_one(spec, i, shape, type);
+                                          const graph::Value& value) const {
+  auto [as_one, may_be_chain] = reduction_as_one(spec, i, value);
   if (!may_be_chain) return std::move(as_one);
-  return sharding::connect(spec.computed[i], spec.outputs[i], shape, type, mesh_, step_price());
+  return sharding::connect(spec.computed[i], spec.outputs[i], value.shape, value.type, mesh_,
+                           step_price(order_of(value)));
 }
 
 std::pair<sharding::Connection, bool> CostModel::reduction_as_one(const OpShardSpec& spec,
-                                                                  std::size_t i, const Shape& shape,
-                                                                  graph::DataType type) const {
+                                                                  std::size_t i,
+                                                                  const graph::Value& value) const {
   const auto step = reduction_step(spec, i);
   if (!step) return {{}, false};
-  const double seconds = step_seconds(*step, shape, type);
+  const double seconds = step_seconds(*step, value);
   return {{{*step}, seconds}, !std::isinf(seconds) && crosses_levels(*step)};
 }
 
-double CostModel::step_seconds(const ReshardStep& step, const Shape& shape,
-                               graph::DataType type) const {
+double CostModel::step_seconds(const ReshardStep& step, const Shape& shape, graph::DataType type,
+                               MemoryOrder order) const {
   if (step.kind == StepKind::slice) return copy_seconds(step.after, shape, type);
   const CollectiveSet* only = device_.collectives.get();
   if (only != nullptr && !only->has(step, shape, type, mesh_))
@@ -332,8 +351,24 @@ double CostModel::step_seconds(const ReshardStep& step, const Shape& shape,
   const double bytes = static_cast<double>(payload_bytes(step, shape, type, mesh_, 0));
   const double seconds = rounds_of(step.kind, mesh_.group_size(step.mesh_axes), bytes)
                              .seconds(slowest_link(step.mesh_axes, step.kind));
-  if (only == nullptr || !only->transposes(step)) return seconds;
+  if (only == nullptr) return seconds + packing_seconds(step, shape, type, order);
+  if (!only->transposes(step)) return seconds;
   return seconds + copy_seconds(step.before, shape, type) + copy_seconds(step.after, shape, type);
+}
+
+double CostModel::packing_seconds(const ReshardStep& step, const Shape& shape, graph::DataType type,
+                                  MemoryOrder order) const {
+  const bool is_all_to_all = step.kind == StepKind::all_to_all;
+  const bool cuts = is_all_to_all || step.kind == StepKind::reduce_scatter;
+  const bool joins = is_all_to_all || step.kind == StepKind::all_gather;
+  const auto is_packed = [&](const TensorShardSpec& spec, int dim) {
+    return !is_outermost(dim, largest_local_shape(spec, shape, mesh_), order);
+  };
+  double seconds = 0;
+  if (cuts && is_packed(step.before, is_all_to_all ? step.split_dim : step.dim))
+    seconds += copy_seconds(step.before, shape, type);
+  if (joins && is_packed(step.after, step.dim)) seconds += copy_seconds(step.after, shape, type);
+  return seconds;
 }
 
 double CostModel::copy_seconds(const TensorShardSpec& spec, const Shape& shape,
@@ -369,9 +404,9 @@ bool CostModel::crosses_levels(const ReshardStep& step) const {
   return fastest >= level_ratio * slowest_link(step.mesh_axes, step.kind).bytes_per_second;
 }
 
-sharding::StepPrice CostModel::step_price() const {
-  return [model = *this](const ReshardStep& step, const Shape& shape, graph::DataType type) {
-    return model.step_seconds(step, shape, type);
+sharding::StepPrice CostModel::step_price(MemoryOrder order) const {
+  return [model = *this, order](const ReshardStep& step, const Shape& shape, graph::DataType type) {
+    return model.step_seconds(step, shape, type, order);
   };
 }
 

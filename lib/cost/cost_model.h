@@ -3,6 +3,7 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -40,10 +41,17 @@ struct Work {
   double elements = 0;            ///< of its largest input or output
 };
 
-/// The seconds of the cheapest chain of steps between two specs of a tensor.
+/// The seconds of the cheapest chain of steps between two specs of a value.
 using ChainSeconds =
     std::function<double(const sharding::TensorShardSpec& from, const sharding::TensorShardSpec& to,
-                         const sharding::Shape&, graph::DataType)>;
+                         const graph::Value&)>;
+
+/// How a device has a tensor's dimensions in memory, outermost first: as ONNX has them, or with the
+/// second one, an image's channels, behind all others.
+enum class MemoryOrder { as_in_onnx, channels_last };
+
+/// All of a value that the seconds of steps depend on.
+using MovedTensor = std::tuple<sharding::Shape, graph::DataType, MemoryOrder>;
 
 /// Predicts seconds on one mesh of equal devices. The formulas are in docs/costs.md; each cost is
 /// computed here and nowhere else.
@@ -78,6 +86,10 @@ class CostModel {
                                 const sharding::OpShardSpec& whole) const;
   /// Whether a run stores the value, in no other's memory, where no strategy sends it anywhere.
   bool takes_memory(const graph::Value& value) const;
+  MemoryOrder order_of(const graph::Value& value) const;
+  MovedTensor as_moved(const graph::Value& value) const {
+    return {value.shape, value.type, order_of(value)};
+  }
   Work operator_work(const graph::Graph& graph, const graph::Node& node,
                      const sharding::ShardingRule& rule, const sharding::OpShardSpec& spec) const;
   /// Seconds of the memory traffic alone.
@@ -86,24 +98,29 @@ class CostModel {
   double work_seconds(const Work& work, graph::DataType type, const std::string& op_type) const;
   /// Nodes of one rule, with equal strategies, types, shapes and this key cost the same.
   std::string price_key(const graph::Graph& graph, const graph::Node& node) const;
-  /// The steps that reduce output `i`, of this shape and type: none, or an all-reduce or
-  /// reduce-scatter. Where it takes a link much slower than another that is free for it, the
-  /// cheapest chain of sharding::connect: so an all-reduce over axes within nodes and between them
-  /// becomes a reduce-scatter within, an all-reduce between, and an all-gather within.
+  /// The steps that reduce output `i`, the value: none, or an all-reduce or reduce-scatter. Where
+  /// it takes a link much slower than another that is free for it, the cheapest chain of
+  /// sharding::connect: so an all-reduce over axes within nodes and between them becomes a
+  /// reduce-scatter within, an all-reduce between, and an all-gather within.
   sharding::Connection reduction(const sharding::OpShardSpec& spec, std::size_t i,
-                                 const sharding::Shape& shape, graph::DataType type) const;
+                                 const graph::Value& value) const;
   /// The reductions that the strategy does after the operator, or within it where it is
   /// decomposed. `chain_seconds` may know the seconds of sharding::connect sooner.
   double reduction_seconds(const graph::Graph& graph, const graph::Node& node,
                            const sharding::ShardingRule& rule, const sharding::OpShardSpec& spec,
                            const ChainSeconds& chain_seconds = {}) const;
   /// One slice or collective on a tensor of the given global shape, the largest rank's. A slice
-  /// costs its copy: what it keeps, read and written, plus a launch. Infinite where the device's
+  /// costs its copy: what it keeps, read and written, plus a launch. A collective moves blocks that
+  /// lie each in one piece: along a dimension that is not the outermost of what a rank has, they
+  /// are packed before or unpacked behind it, at the price of a copy. Infinite where the device's
   /// collectives have none for it; where they take transposes, with those.
   double step_seconds(const sharding::ReshardStep& step, const sharding::Shape& shape,
-                      graph::DataType type) const;
+                      graph::DataType type, MemoryOrder order = MemoryOrder::as_in_onnx) const;
+  double step_seconds(const sharding::ReshardStep& step, const graph::Value& value) const {
+    return step_seconds(step, value.shape, value.type, order_of(value));
+  }
 
-  sharding::StepPrice step_price() const;
+  sharding::StepPrice step_price(MemoryOrder order = MemoryOrder::as_in_onnx) const;
 
  private:
   double seconds_as_one(const graph::Graph& graph, const graph::Node& node,
@@ -111,6 +128,9 @@ class CostModel {
                         const sharding::OpShardSpec& spec) const;
   /// The seconds of a Loop that runs as one node: its body's, graph::expected_rounds times.
   double loop_seconds(const graph::Graph& graph, const graph::Node& loop) const;
+  /// Of the copies that put a collective's blocks in one piece, or back into the tensor.
+  double packing_seconds(const sharding::ReshardStep& step, const sharding::Shape& shape,
+                         graph::DataType type, MemoryOrder order) const;
   /// Read and written, plus a launch.
   double copy_seconds(const sharding::TensorShardSpec& spec, const sharding::Shape& shape,
                       graph::DataType type) const;
@@ -123,8 +143,7 @@ class CostModel {
   /// The reduction in no step or one, and whether a chain may be cheaper.
   std::pair<sharding::Connection, bool> reduction_as_one(const sharding::OpShardSpec& spec,
                                                          std::size_t i,
-                                                         const sharding::Shape& shape,
-                                                         graph::DataType type) const;
+                                                         const graph::Value& value) const;
   /// Whether the step crosses a link that is slow beside one along an axis that does not split the
   /// tensor before it.
   bool crosses_levels(const sharding::ReshardStep& step) const;

@@ -19,6 +19,9 @@ void fit_to_model(std::vector<cost::CostModel>& models, const graph::Graph& grap
   const runtime::KernelTable& kernels = *kernels_for(device).front();
   device.without_memory =
       std::make_shared<const cost::ValueNames>(runtime::values_without_memory(graph, kernels));
+  if (device.collectives == nullptr)
+    device.channels_last =
+        std::make_shared<const cost::ValueNames>(runtime::channels_last_values(graph, kernels));
   if (device.is_fusing)
     device.fused = std::make_shared<const cost::ValueNames>(runtime::fused_values(graph, kernels));
   // A run reads each weight once; where they are few, a cache holds them as it holds all else.

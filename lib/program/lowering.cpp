@@ -68,7 +68,7 @@ class Versions {
  public:
   Versions(Program& program, const cost::CostModel& cost,
            std::map<ValueId, TensorShardSpec> base_specs)
-      : program_(program), price_(cost.step_price()), base_specs_(std::move(base_specs)) {}
+      : program_(program), cost_(cost), base_specs_(std::move(base_specs)) {}
 
   VersionId base(ValueId value) {
     const TensorShardSpec& spec = base_specs_.at(value);
@@ -96,21 +96,22 @@ class Versions {
   }
 
  private:
-  using Ends = std::tuple<TensorShardSpec, TensorShardSpec, graph::Shape, graph::DataType>;
+  using Ends = std::tuple<TensorShardSpec, TensorShardSpec, cost::MovedTensor>;
 
   /// From the base version, looked for once for all values alike, since layers repeat.
   const std::vector<ReshardStep>& steps_to(const TensorShardSpec& spec, ValueId value) {
-    const auto& [shape, type] =
-        std::tie(program_.graph.value(value).shape, program_.graph.value(value).type);
+    const graph::Value& moved = program_.graph.value(value);
     const TensorShardSpec& from = base_specs_.at(value);
-    const auto [entry, is_new] = steps_.try_emplace(Ends{from, spec, shape, type});
+    const auto [entry, is_new] = steps_.try_emplace(Ends{from, spec, cost_.as_moved(moved)});
     if (is_new)
-      entry->second = sharding::connect(from, spec, shape, type, program_.mesh, price_).steps;
+      entry->second = sharding::connect(from, spec, moved.shape, moved.type, program_.mesh,
+                                        cost_.step_price(cost_.order_of(moved)))
+                          .steps;
     return entry->second;
   }
 
   Program& program_;
-  const sharding::StepPrice price_;
+  const cost::CostModel& cost_;
   const std::map<ValueId, TensorShardSpec> base_specs_;
   std::map<std::pair<ValueId, TensorShardSpec>, VersionId> known_;
   std::map<Ends, std::vector<ReshardStep>> steps_;
@@ -148,7 +149,7 @@ void append_operator(graph::NodeId id, const cost::CostModel& cost, Versions& ve
     VersionId& computed = instruction.outputs.emplace_back(-1);
     if (output == graph::no_value) continue;
     const graph::Value& value = program.graph.value(output);
-    const sharding::Connection chain = cost.reduction(strategy, i, value.shape, value.type);
+    const sharding::Connection chain = cost.reduction(strategy, i, value);
     computed = append_reduction(chain.steps, output, versions, reductions);
   }
   program.instructions.push_back(std::move(instruction));
@@ -179,9 +180,8 @@ Program lower(const graph::Graph& graph, const plan::Plan& plan, const cost::Cos
 }
 
 std::vector<bundle::CollectiveTotal> collective_totals(const Program& program) {
-  const sharding::StepPrice free = [](const auto&, const auto&, auto) { return 0.0; };
   std::vector<bundle::CollectiveTotal> totals;
-  for (const plan::CollectiveUse& use : collective_uses(program, free)) {
+  for (const plan::CollectiveUse& use : collective_uses(program, /*cost=*/nullptr)) {
     if (use.kind != name_of(sharding::StepKind::slice))
       totals.push_back(
           {use.kind, use.mesh_axes, use.times * program.mesh.num_devices(), use.bytes});
@@ -198,7 +198,7 @@ plan::CollectiveUse& use_of(std::vector<plan::CollectiveUse>& uses, const std::s
 }
 
 std::vector<plan::CollectiveUse> collective_uses(const Program& program,
-                                                 const sharding::StepPrice& price) {
+                                                 const cost::CostModel* cost) {
   std::vector<plan::CollectiveUse> uses;
   for (const Instruction& instruction : program.instructions) {
     if (instruction.node != graph::no_node) continue;
@@ -206,7 +206,7 @@ std::vector<plan::CollectiveUse> collective_uses(const Program& program,
     const graph::Value& value = program.value_of(instruction);
     plan::CollectiveUse& use = use_of(uses, std::string(name_of(step.kind)), step.mesh_axes);
     ++use.times;
-    use.seconds += price(step, value.shape, value.type);
+    if (cost != nullptr) use.seconds += cost->step_seconds(step, value);
     for (int rank = 0; rank < program.mesh.num_devices(); ++rank)
       use.bytes += payload_bytes(step, value.shape, value.type, program.mesh, rank);
   }

@@ -70,9 +70,9 @@ std::vector<bundle::CollectiveTotal> collective_totals(const Program& program);
 plan::CollectiveUse& use_of(std::vector<plan::CollectiveUse>& uses, const std::string& kind,
                             const std::vector<int>& mesh_axes);
 
-/// The same for a report, by kind and axes: with slices, and with the seconds that `price`
-/// predicts.
+/// The same for a report, by kind and axes: with slices, and with the seconds that the cost model
+/// predicts, if there is one.
 std::vector<plan::CollectiveUse> collective_uses(const Program& program,
-                                                 const sharding::StepPrice& price);
+                                                 const cost::CostModel* cost);
 
 }  // namespace autopar::program

@@ -190,7 +190,7 @@ std::vector<plan::CollectiveUse> collective_uses(const PipelinePlan& plan,
   for (std::size_t s = 0; s < plan.stages.size(); ++s) {
     const StagePlan& stage = plan.stages[s];
     const cost::CostModel cost(device, stage.plan.mesh);
-    for (const auto& use : collective_uses(program.stages[s], cost.step_price())) add(use);
+    for (const auto& use : collective_uses(program.stages[s], &cost)) add(use);
     if (!stage.stage.sent.empty())
       add({.kind = "send", .mesh_axes = {}, .seconds = stage.transfer_seconds});
   }

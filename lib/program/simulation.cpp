@@ -25,7 +25,7 @@ std::vector<double> seconds_of_instructions(const Program& program,
   for (const Instruction& instruction : program.instructions) {
     if (instruction.node == graph::no_node) {
       const graph::Value& value = program.value_of(instruction);
-      seconds.push_back(cost.step_seconds(instruction.step, value.shape, value.type));
+      seconds.push_back(cost.step_seconds(instruction.step, value));
       continue;
     }
     const Node& node = graph.node(instruction.node);

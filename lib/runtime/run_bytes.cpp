@@ -123,4 +123,15 @@ ValueNames values_without_memory(const Graph& graph, const KernelTable& kernels)
   return without;
 }
 
+ValueNames channels_last_values(const Graph& graph, const KernelTable& kernels) {
+  Graph moved = without_large_weights(graph);
+  passes::move_channels_last(moved, kernels);
+  const ValueNames now = output_names(moved);
+  ValueNames are_last = output_names(graph);
+  std::erase_if(are_last, [&](const std::string& name) {
+    return !now.contains(name + passes::channels_last_suffix);
+  });
+  return are_last;
+}
+
 }  // namespace autopar::runtime

@@ -51,14 +51,14 @@ const TensorVersions& CostTables::relaxed_versions(const std::vector<const SpecL
 }
 
 CostTable CostTables::connecting(const Value& value, const SpecList* made, const SpecList* read) {
-  CostTable& table = connecting_[{made, read, {value.shape, value.type}}];
+  CostTable& table = connecting_[{made, read, cost_.as_moved(value)}];
   if (!table.empty()) return table;
   return table = connect_costs(value, *made, *read);
 }
 
 CostTable CostTables::making(const Value& value, const SpecList* made,
                              const TensorVersions& versions) {
-  CostTable& table = making_[{made, &versions, {value.shape, value.type}}];
+  CostTable& table = making_[{made, &versions, cost_.as_moved(value)}];
   if (!table.empty()) return table;
   const std::vector<Cost> all = connect_costs(value, *made, versions.specs);
   std::vector<Cost> costs;
@@ -80,7 +80,7 @@ CostTable CostTables::making(const Value& value, const SpecList* made,
 
 CostTable CostTables::making_alone(const Value& value, const SpecList* made, const SpecList* read,
                                    const TensorVersions& versions) {
-  CostTable& table = making_alone_[{made, read, &versions, {value.shape, value.type}}];
+  CostTable& table = making_alone_[{made, read, &versions, cost_.as_moved(value)}];
   if (!table.empty()) return table;
   std::vector<Cost> costs = connect_costs(value, *made, *read);
   for (std::size_t cell = 0; cell < costs.size(); ++cell)
@@ -90,7 +90,7 @@ CostTable CostTables::making_alone(const Value& value, const SpecList* made, con
 
 CostTable CostTables::reading(const Value& value, const TensorVersions& versions,
                               const SpecList* read) {
-  CostTable& table = reading_[{&versions, read, {value.shape, value.type}}];
+  CostTable& table = reading_[{&versions, read, cost_.as_moved(value)}];
   if (!table.empty()) return table;
   std::vector<Cost> costs;
   for (std::size_t set = 0; set < versions.sets.size(); ++set) {
@@ -119,7 +119,7 @@ Cost CostTables::connect_cost(const Value& value, const TensorShardSpec& from,
 std::vector<Cost> CostTables::connect_costs(const Value& value,
                                             std::span<const TensorShardSpec> from,
                                             std::span<const TensorShardSpec> to) {
-  const std::vector<double> seconds = prices_->seconds(from, to, value.shape, value.type);
+  const std::vector<double> seconds = prices_->seconds(from, to, value);
   std::vector<Cost> costs;
   for (std::size_t cell = 0; cell < seconds.size(); ++cell) {
     const bool has_way = !std::isinf(seconds[cell]);

@@ -59,7 +59,7 @@ class CostTables {
 
  private:
   /// Tables are shared by tensors of one kind.
-  using Kind = std::pair<graph::Shape, graph::DataType>;
+  using Kind = cost::MovedTensor;
 
   const cost::CostModel& cost_;
   const double weight_;

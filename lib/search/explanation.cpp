@@ -134,7 +134,7 @@ std::vector<Explanation::Resharding> reshardings_of(const Question& question,
     const auto& to = strategy.inputs[i];
     if (from == to) continue;
     const auto chain = sharding::connect(from, to, value.shape, value.type, question.cost.mesh(),
-                                         question.cost.step_price());
+                                         question.cost.step_price(question.cost.order_of(value)));
     reshardings.push_back({value.name, from, to, chain.seconds});
   }
   return reshardings;

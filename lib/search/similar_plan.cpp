@@ -54,7 +54,6 @@ class SimilarPlan {
   SimilarPlan(const Graph& graph, const std::vector<Pin>& other, const cost::CostModel& cost)
       : graph_(graph),
         cost_(cost),
-        price_(cost.step_price()),
         entries_(by_name(other)),
         no_pins_(none_, graph),
         table_(graph, cost, no_pins_,
@@ -148,7 +147,7 @@ class SimilarPlan {
       if (id == graph::no_value || specs_.at(id) == choice.inputs[i]) continue;
       const graph::Value& value = graph_.value(id);
       seconds += sharding::connect(specs_.at(id), choice.inputs[i], value.shape, value.type,
-                                   cost_.mesh(), price_)
+                                   cost_.mesh(), cost_.step_price(cost_.order_of(value)))
                      .seconds;
     }
     return seconds;
@@ -156,7 +155,6 @@ class SimilarPlan {
 
   const Graph& graph_;
   const cost::CostModel& cost_;
-  const sharding::StepPrice price_;
   const Entries entries_;
   const std::vector<Pin> none_{};
   const Pins no_pins_;

@@ -162,7 +162,7 @@ class StageFlow {
     move.from = is_inner ? owner : maker_of(id);
     move.to = is_inner || !is_reduction ? owner : move.from;
     move.use = {.kind = std::string(name_of(step.kind)), .mesh_axes = step.mesh_axes, .times = 1};
-    move.use.seconds = cost_.step_seconds(step, value.shape, value.type);
+    move.use.seconds = cost_.step_seconds(step, value);
     for (int rank = 0; rank < program_.mesh.num_devices(); ++rank)
       move.use.bytes += payload_bytes(step, value.shape, value.type, program_.mesh, rank);
     return move;

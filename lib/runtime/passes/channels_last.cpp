@@ -191,7 +191,7 @@ class Images {
   /// The value of a node that makes it with channels last from now on.
   ValueId make_last(ValueId value) {
     const graph::Value& stored = pass_.graph.value(value);
-    const ValueId last = pass_.graph.add_value({stored.name + ":channels_last", stored.type,
+    const ValueId last = pass_.graph.add_value({stored.name + channels_last_suffix, stored.type,
                                                 as_channels_last(stored.shape), std::nullopt});
     last_[static_cast<std::size_t>(value)] = last;
     return last;
@@ -232,7 +232,7 @@ class Images {
   ValueId constant_last(ValueId value, std::size_t rank) {
     const graph::Tensor& stored = *pass_.graph.value(value).constant;
     const Shape to = as_channels_last(as_image(stored.shape(), rank));
-    const std::string name = pass_.graph.value(value).name + ":channels_last";
+    const std::string name = pass_.graph.value(value).name + channels_last_suffix;
     if (!stored.has_data())
       return pass_.graph.add_constant(name, graph::Tensor::absent(stored.type(), to));
     return pass_.graph.add_constant(name, stored.contiguous_copy().reshaped(to));

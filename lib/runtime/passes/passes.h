@@ -110,9 +110,11 @@ void fuse_group_normalizations(Graph& graph, const KernelTable& kernels);
 void move_relus_behind_maxima(Graph& graph, const KernelTable& kernels);
 
 /// Convolutions, and what lies between them, compute on images whose channels are the last
-/// dimension: Transposes stand where others read or make them. Collectives between them move such
-/// images, which all members of their group must choose alike.
+/// dimension, which are called after the images as ONNX has them: Transposes stand where others
+/// read or make them. Collectives between them move such images, which all members of their group
+/// must choose alike.
 void move_channels_last(Graph& graph, const KernelTable& kernels);
+inline constexpr const char* channels_last_suffix = ":channels_last";
 /// The same, but for collectives, which move images as ONNX has them.
 void move_channels_last_within_rank(Graph& graph, const KernelTable& kernels);
 /// Whether there is anything to choose; the same on all ranks of a stage.

@@ -32,7 +32,7 @@ TEST_CASE(
                      WithinRel(seconds, 1e-9));
           for (std::size_t o = 0; o < node.outputs.size(); ++o) {
             const graph::Value& output = graph.value(node.outputs[o]);
-            chains += cost.reduction(strategy, o, output.shape, output.type).steps.size() > 1;
+            chains += cost.reduction(strategy, o, output).steps.size() > 1;
           }
         }
       }
@@ -70,7 +70,7 @@ TEST_CASE("chains that are found once for symmetric axes cost what each takes by
     }
     ConnectionPrices prices(cost);
     prices.set_threads(2);
-    const auto seconds = prices.seconds(specs, specs, shape, graph::DataType::float16);
+    const auto seconds = prices.seconds(specs, specs, {"x", graph::DataType::float16, shape, {}});
     for (std::size_t a = 0; a < specs.size(); ++a)
       for (std::size_t b = 0; b < specs.size(); ++b) {
         const double found = seconds[a * specs.size() + b];

@@ -10,12 +10,12 @@ using namespace autopar::planner;
 
 namespace {
 
-graph::Graph gpt2() {
-  return load_graph({.file = std::filesystem::path(AUTOPAR_SOURCE_DIR) /
-                             "models/tiny/gpt2-dynamo/model.onnx",
-                     .shapes = {"input_ids=1x16"}})
-      .graph;
+graph::Graph tiny_model(const std::string& name, const std::vector<std::string>& shapes) {
+  const std::filesystem::path models = std::filesystem::path(AUTOPAR_SOURCE_DIR) / "models/tiny";
+  return load_graph({.file = models / name / "model.onnx", .shapes = shapes}).graph;
 }
+
+graph::Graph gpt2() { return tiny_model("gpt2-dynamo", {"input_ids=1x16"}); }
 
 cost::DeviceModel device_that_runs_on(const std::string& kind) {
   cost::DeviceModel device = cost::load_device_model("cpu");
@@ -57,6 +57,22 @@ TEST_CASE(
   fit_to_model(unfused, graph);
   CHECK_FALSE(unfused.front().device().fused);
   CHECK(unfused.front().device().weight_bytes_per_second == 1);
+}
+
+TEST_CASE("a plan for the CPU's kernels prices images as they lie there, one for others does not") {
+  const graph::Graph resnet = tiny_model("resnet50-dynamo", {});
+  const auto count = [](const graph::Graph& graph, cost::DeviceModel device) {
+    std::vector<cost::CostModel> models{{std::move(device), sharding::DeviceMesh({2})}};
+    fit_to_model(models, graph);
+    const auto& names = models.front().device().channels_last;
+    return names ? names->size() : 0;
+  };
+  CHECK(count(resnet, device_that_runs_on("cpu")) > 20);
+  CHECK(count(resnet, device_that_runs_on("cuda")) == 0);
+  CHECK(count(gpt2(), device_that_runs_on("cpu")) == 0);
+  cost::DeviceModel other = device_that_runs_on("cpu");
+  other.collectives = cost::onnx_runtime_collectives();
+  CHECK(count(resnet, other) == 0);
 }
 
 TEST_CASE("the bytes of a run are those of the kernels that need most") {

@@ -48,7 +48,7 @@ TEST_CASE("sums over nodes, reduced in several steps, are what the whole graph c
       check_plan(graph, plan, inputs, device);
       for (std::size_t n = 0; n < graph.nodes.size(); ++n) {
         const graph::Value& output = graph.value(graph.nodes[n].outputs[0]);
-        const auto steps = cost.reduction(plan.operators[n], 0, output.shape, output.type).steps;
+        const auto steps = cost.reduction(plan.operators[n], 0, output).steps;
         if (steps.size() > 1) ++chains;
       }
     }

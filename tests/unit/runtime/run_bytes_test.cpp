@@ -5,6 +5,7 @@
 
 #include <array>
 
+#include "runtime/kernels/cuda_operators.h"
 #include "runtime/passes/passes.h"
 #include "unit/runtime/graph_sketch.h"
 #include "unit/runtime/kernels_under_test.h"
@@ -163,6 +164,27 @@ TEST_CASE("values between fused operators are never made") {
   CHECK_FALSE(fused.contains(name(out)));
   CHECK_FALSE(fused.contains(name(product)));
   CHECK_FALSE(fused.contains(name(x)));
+}
+
+TEST_CASE(
+    "images between convolutions have their channels last where a device has kernels for it") {
+  Builder builder;
+  builder.graph.opsets[""] = 20;
+  const Shape image{1, 16, 8, 8};
+  const auto conv = [&](graph::ValueId x, const char* weights) {
+    return builder.node("Conv", {x, builder.constant(weights, {16, 16, 3, 3})}, image,
+                        {{"pads", std::vector<std::int64_t>(4, 1)}});
+  };
+  const auto x = builder.input("x", image);
+  const auto first = conv(x, "w0");
+  const auto relu = builder.node("Relu", {first}, image);
+  const auto second = conv(relu, "w1");
+  const auto out = builder.node("Softmax", {second}, image, {{"axis", std::int64_t{-1}}});
+  builder.graph.outputs.push_back(out);
+  const auto name = [&](graph::ValueId id) { return builder.graph.value(id).name; };
+  CHECK(channels_last_values(builder.graph, cpu_kernels()) ==
+        ValueNames{name(first), name(relu), name(second)});
+  CHECK(channels_last_values(builder.graph, cuda_operators()).empty());
 }
 
 }  // namespace

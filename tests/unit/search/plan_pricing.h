@@ -50,7 +50,7 @@ inline double price_of(const graph::Graph& graph, const cost::CostModel& cost,
       if (input == graph::no_value || !made.emplace(input, strategy.inputs[i]).second) continue;
       const graph::Value& value = graph.value(input);
       seconds += connect(plan.spec_of(graph, input), strategy.inputs[i], value.shape, value.type,
-                         plan.mesh, cost.step_price())
+                         plan.mesh, cost.step_price(cost.order_of(value)))
                      .seconds;
     }
   }

@@ -48,6 +48,28 @@ graph::Graph two_products(std::int64_t rows, std::int64_t inner, std::int64_t co
   return graph;
 }
 
+/// A batch of one matrix, multiplied by one weight after another: which dimension is the outermost
+/// depends on the order in memory.
+graph::Graph chain_of_products(int count) {
+  graph::Graph graph;
+  graph.opsets[""] = 20;
+  const auto batch = [&](const std::string& name) {
+    return graph.add_value({name, graph::DataType::float32, {1, 64, 64}, std::nullopt});
+  };
+  graph::ValueId x = batch("x");
+  graph.inputs = {x};
+  for (int i = 0; i < count; ++i) {
+    const std::string number = std::to_string(i);
+    const auto w =
+        graph.add_constant("w" + number, graph::Tensor::zeros(graph::DataType::float32, {64, 64}));
+    const auto y = batch("y" + number);
+    graph.nodes.push_back({"product" + number, "MatMul", "", {x, w}, {y}, {}});
+    x = y;
+  }
+  graph.outputs = {x};
+  return graph;
+}
+
 /// Weights b and d lie split along the sum.
 search::SearchOptions with_split_sums(const std::string& spec) {
   search::SearchOptions options;
@@ -59,6 +81,17 @@ search::SearchOptions with_split_sums(const std::string& spec) {
 }
 
 constexpr std::int64_t no_limit = std::numeric_limits<std::int64_t>::max();
+
+/// Half of the values lie in memory with their second dimension last.
+cost::CostModel with_channels_last(const cost::CostModel& cost, const graph::Graph& graph,
+                                   Random& random) {
+  cost::DeviceModel device = cost.device();
+  cost::ValueNames names;
+  for (const graph::Value& value : graph.values)
+    if (pick(random, 0, 1) == 0) names.insert(value.name);
+  device.channels_last = std::make_shared<const cost::ValueNames>(std::move(names));
+  return {device, cost.mesh()};
+}
 
 }  // namespace
 
@@ -82,6 +115,34 @@ TEST_CASE("the plan of a random graph costs what it says, and no plan costs less
     ++compared;
   }
   CHECK(compared > 60);
+}
+
+TEST_CASE("values that are alike but for their order in memory have prices of their own") {
+  Random random(4);
+  const graph::Graph graph = chain_of_products(3);
+  for (int round = 0; round < 60; ++round) {
+    CAPTURE(round);
+    const cost::CostModel cost = with_channels_last(
+        {cost::load_device_model("cpu"), sharding::DeviceMesh({2})}, graph, random);
+    search::SearchOptions options = within("device");
+    for (const char* weight : {"w0", "w1", "w2"})
+      options.pins.push_back({weight,
+                              {},
+                              std::vector{sharding::TensorShardSpec::parse(
+                                  any_of<std::string>(random, {"S0R", "RS0"}))},
+                              {}});
+    const plan::Plan plan = search_plan(graph, cost, options).plan;
+    CHECK(price_of(graph, cost, plan) == Approx(plan.predicted.cost_seconds).margin(rounding));
+    const program::Program program = program::lower(graph, plan, cost);
+    double seconds = 0;
+    for (const plan::CollectiveUse& use : program::collective_uses(program, &cost))
+      seconds += use.seconds;
+    for (std::size_t n = 0; n < graph.nodes.size(); ++n)
+      seconds +=
+          cost.operator_seconds(graph, graph.nodes[n],
+                                *sharding::sharding_rule(graph, graph.nodes[n]), plan.operators[n]);
+    CHECK(seconds == Approx(plan.predicted.cost_seconds).margin(rounding));
+  }
 }
 
 TEST_CASE("a block's plan equals brute force, with and without a fair share of the weights") {
