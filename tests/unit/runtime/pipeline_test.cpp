@@ -298,7 +298,7 @@ TEST_CASE("Messages go by rank whatever order nodes list them in, so that none w
     node.attributes["peers"] = peers;
     for (const char* name : {"starts", "ends"}) {  // two numbers a message
       auto corners = node.ints_attribute(name, {});
-      std::ranges::rotate(corners, corners.begin() + 2);
+      std::rotate(corners.begin(), corners.begin() + 2, corners.end());
       node.attributes[name] = corners;
     }
   };
