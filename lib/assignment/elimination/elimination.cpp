@@ -37,6 +37,43 @@ Cost least_sum(const Cost* costs, const Cost* more, std::size_t count) {
   return least;
 }
 
+/// By row and column, the least sum of their costs side by side, `count` of each. Rows stand
+/// together, columns `stride` apart. Eight at a time, so that each cost is loaded for several.
+AUTOPAR_SIMD_CLONES
+void least_sums(const Cost* rows, std::size_t row_count, const Cost* columns,
+                std::size_t column_count, std::size_t stride, std::size_t count, Cost* least) {
+  const auto lower = [](Cost& a, Cost b) { a = b < a ? b : a; };
+  for (std::size_t c = 0; c < column_count; c += 2) {
+    const Cost* const left = columns + c * stride;
+    const Cost* const right = c + 1 < column_count ? left + stride : left;
+    for (std::size_t r = 0; r < row_count; r += 4) {
+      const auto row = [&](std::size_t k) { return rows + std::min(r + k, row_count - 1) * count; };
+      const Cost* const a = row(0);
+      const Cost* const b = row(1);
+      const Cost* const d = row(2);
+      const Cost* const e = row(3);
+      Cost al = impossible, bl = impossible, dl = impossible, el = impossible;
+      Cost ar = impossible, br = impossible, dr = impossible, er = impossible;
+      for (std::size_t s = 0; s < count; ++s) {
+        const Cost l = left[s];
+        const Cost m = right[s];
+        lower(al, a[s] + l);
+        lower(ar, a[s] + m);
+        lower(bl, b[s] + l);
+        lower(br, b[s] + m);
+        lower(dl, d[s] + l);
+        lower(dr, d[s] + m);
+        lower(el, e[s] + l);
+        lower(er, e[s] + m);
+      }
+      const Cost tile[4][2] = {{al, ar}, {bl, br}, {dl, dr}, {el, er}};
+      for (std::size_t k = 0; k < 4 && r + k < row_count; ++k)
+        for (std::size_t m = 0; m < 2 && c + m < column_count; ++m)
+          least[(r + k) * column_count + c + m] = tile[k][m];
+    }
+  }
+}
+
 /// One of the tables that a bucket sums: costs with its node's strategies side by side.
 struct Summand {
   CostTable costs;
@@ -79,6 +116,7 @@ class BucketSum {
       add_summand(is_number ? std::vector(own_, (*tables[child])[0]) : *tables[child], strides,
                   table++, 1);
     }
+    join_last_summands();
     sums_[0] = problem.nodes[bucket.node].costs;
     for (const Summand& summand : levels_[0]) add_to(sums_[0], summand, 0, sums_[0]);
   }
@@ -119,8 +157,35 @@ class BucketSum {
     add(costs.data(), row_of(summand, level), own_, sums.data());
   }
 
+  /// Whether it depends on the separator's last node alone.
+  bool is_of_last(const Summand& summand) const {
+    return std::all_of(summand.steps.begin(), summand.steps.end() - 1,
+                       [](std::size_t step) { return step == 0; });
+  }
+
+  /// Sums that serve all strategies of the other nodes are made once.
+  void join_last_summands() {
+    std::vector<Summand>& summands = levels_.back();
+    if (strategies_.empty() || summands.size() < 2 ||
+        !std::ranges::all_of(summands, [&](const Summand& summand) { return is_of_last(summand); }))
+      return;
+    std::vector<Cost> joined(strategies_.back() * own_, 0);
+    for (const Summand& summand : summands)
+      for (std::size_t digit = 0; digit < strategies_.back(); ++digit) {
+        Cost* const sums = joined.data() + digit * own_;
+        add(sums, summand.costs.begin() + digit * summand.steps.back(), own_, sums);
+      }
+    std::vector<std::size_t> steps(strategies_.size(), 0);
+    steps.back() = own_;
+    summands.clear();
+    summands.push_back({CostTable(std::move(joined)), std::move(steps)});
+  }
+
   void descend(std::size_t level) {
     if (level + 1 == strategies_.size()) return fill_cells(level);
+    if (level + 2 == strategies_.size() && levels_.back().size() == 1 &&
+        is_of_last(levels_.back().front()))
+      return fill_rows(level);
     const auto& summands = levels_[level + 1];
     for (std::size_t digit = 0; digit < strategies_[level] && !is_over_; ++digit) {
       digits_[level] = digit;
@@ -128,6 +193,29 @@ class BucketSum {
       for (std::size_t k = 0; k < summands.size(); ++k)
         add_to(sums_[k == 0 ? level : level + 1], summands[k], level + 1, sums_[level + 1]);
       descend(level + 1);
+    }
+  }
+
+  /// The cells along the last two nodes of the separator, some strategies of the one at a time, so
+  /// that what depends on the last node alone is read once for them.
+  void fill_rows(std::size_t level) {
+    constexpr std::size_t most_rows = 8;
+    const Summand& last = levels_.back().front();
+    std::vector<Cost> rows(most_rows * own_);
+    for (std::size_t first = 0; first < strategies_[level] && !is_over_; first += most_rows) {
+      const std::size_t count = std::min(most_rows, strategies_[level] - first);
+      for (std::size_t r = 0; r < count; ++r) {
+        digits_[level] = first + r;
+        Cost* const sums = rows.data() + r * own_;
+        std::ranges::copy(sums_[level], sums);
+        for (const Summand& summand : levels_[level + 1])
+          add(sums, row_of(summand, level + 1), own_, sums);
+      }
+      const std::size_t filled = costs_.size();
+      costs_.resize(filled + count * strategies_.back());
+      least_sums(rows.data(), count, last.costs.begin(), strategies_.back(), last.steps.back(),
+                 own_, costs_.data() + filled);
+      look_after(static_cast<double>(own_ * count * strategies_.back()));
     }
   }
 
@@ -145,7 +233,12 @@ class BucketSum {
         costs_.push_back(least_sum(sums_[from].data(), row_of(summands.back(), level + 1), own_));
       }
     }
-    since_look_ += static_cast<double>(own_ * strategies_[level]);
+    look_after(static_cast<double>(own_ * strategies_[level]));
+  }
+
+  /// Looks at the deadline after some more sums.
+  void look_after(double sums) {
+    since_look_ += sums;
     if (since_look_ < sums_between_looks) return;
     since_look_ = 0;
     is_over_ = deadline_.is_over();
