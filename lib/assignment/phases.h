@@ -39,9 +39,15 @@ struct ChainOfLayers {
 std::optional<ChainOfLayers> find_chain(const AssignmentProblem& problem, const Deadline& deadline,
                                         const SolverParameters& parameters);
 
-/// Solves the problem at prices in place of its limits, beginning with the relaxation's, until two
-/// choices on either side of the limits cost the same and none costs less (Handler and Zang 1980),
-/// and mixes their layers. Offers bounds and choices to the portfolio.
+/// Whether a single limit's price is found sooner by eliminating at one price after another than by
+/// message passing.
+bool is_price_soon_found(const ChainOfLayers& chain, const Subproblem& component,
+                         const SolverParameters& parameters);
+
+/// Solves the problem at prices in place of its limits until two choices on either side of the
+/// limits cost the same and none costs less (Handler and Zang 1980), and mixes their layers. Begins
+/// with the relaxation's prices; where it has none for a single limit, without a price, and gives
+/// it the last one. Offers bounds and choices to the portfolio.
 void eliminate_at_prices(const ChainOfLayers& chain, Portfolio& portfolio, SolveContext& context);
 
 /// Runs the portfolio until it is stuck or finished, or its first share of the time is over. Tries

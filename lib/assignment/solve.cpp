@@ -25,9 +25,16 @@ Incumbent alternate(const Subproblem& component, const std::optional<ChainOfLaye
   const double begin = context.clock.seconds;
   Portfolio portfolio(component, context.threads, context.options.seed, parameters);
   if (portfolio.seconds_to_relax() >= parameters.folded.least_seconds_to_relax) {
-    if (!begin_folded(chain.has_value(), portfolio, context) && chain)
-      find_prices(component.deadline.share(parameters.folded.share), portfolio, parameters.folded);
-    if (chain) eliminate_at_prices(*chain, portfolio, context);
+    const bool is_first = chain && is_price_soon_found(*chain, component, parameters);
+    if (is_first) eliminate_at_prices(*chain, portfolio, context);
+    if (portfolio.is_finished()) return portfolio.incumbent();
+    const bool is_folded = begin_folded(chain.has_value(), portfolio, context);
+    if (chain && !is_first) {
+      if (!is_folded)
+        find_prices(component.deadline.share(parameters.folded.share), portfolio,
+                    parameters.folded);
+      eliminate_at_prices(*chain, portfolio, context);
+    }
   }
   portfolio.begin_thriftily();
   const auto solve_rest = [&](Subproblem rest) {

@@ -64,6 +64,7 @@ std::optional<HeldElimination> HeldElimination::make(const AssignmentProblem& pr
     best = one_less;
   }
   made.order_ = best->order;
+  made.cells_ = best->cells;
   made.held_.assign(by_edges.begin(), by_edges.begin() + held);
   for (const int i : made.held_) made.is_held_[i] = 1;
   return made;

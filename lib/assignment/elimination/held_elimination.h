@@ -24,6 +24,9 @@ class HeldElimination {
   static std::optional<HeldElimination> make(const AssignmentProblem& problem,
                                              const Limits& limits);
 
+  /// The cells of one elimination's tables, those of equal parts counted once.
+  double cells() const { return cells_; }
+
   /// The cheapest choice in which each edge of a held node has the strategy of the held node that
   /// suits it best, and a bound: no choice costs less. `choice` has the held nodes' best for what
   /// the others chose. Costs must not be negative. An empty choice where none is possible, or
@@ -52,6 +55,7 @@ class HeldElimination {
   std::vector<int> held_;
   std::vector<char> is_held_;  ///< by node
   EliminationOrder order_ = EliminationOrder::fewest_cells;
+  double cells_ = 0;
 };
 
 }  // namespace autopar::assignment

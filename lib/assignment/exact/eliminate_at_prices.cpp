@@ -19,6 +19,10 @@ namespace autopar::assignment {
 
 namespace {
 
+bool is_any_above_0(const std::vector<double>& prices) {
+  return std::ranges::any_of(prices, [](double price) { return price > 0; });
+}
+
 /// A choice as a point of usage, all limits as one by their prices, and cost.
 struct Point {
   Choice choice;
@@ -50,9 +54,7 @@ class PricedChoices {
     return made;
   }
   double limit() const { return unit_.limits_cost(); }
-  bool has_price() const {
-    return std::ranges::any_of(prices_, [](double price) { return price > 0; });
-  }
+  bool has_price() const { return is_any_above_0(prices_); }
 
   void add(const Choice& choice) {
     const Cost cost = choice.empty() ? impossible : cost_of(problem_, choice);
@@ -79,6 +81,10 @@ class PricedChoices {
       }
     }
     return best;
+  }
+  /// Of a unit of usage, in the last choice.
+  double average_price() const {
+    return points_.empty() ? 1 : points_.back().cost / std::max(points_.back().usage, 1.0);
   }
   bool is_any_within() const {
     return std::ranges::any_of(points_, [&](const Point& p) { return p.usage <= limit(); });
@@ -161,15 +167,23 @@ void ask_at(const std::vector<double>& prices, const HeldElimination& eliminatio
   }
 }
 
+/// The relaxation's prices, or, where it has none for a single limit, its unit.
+std::vector<double> first_prices(Portfolio& portfolio) {
+  std::vector<double> prices = portfolio.relaxation().prices();
+  if (prices.size() == 1 && prices.front() == 0) prices.front() = 1;
+  return prices;
+}
+
 /// Moves the price until the sides stay, and returns what is known then.
 PricedChoices find_sides(const HeldElimination& elimination, const Deadline& deadline,
                          Portfolio& portfolio, const SolveContext& context) {
   const SolverParameters::Sides& tuning = context.parameters().sides;
-  PricedChoices known(portfolio.component().problem, portfolio.relaxation().prices());
+  const bool is_priced = is_any_above_0(portfolio.relaxation().prices());
+  PricedChoices known(portfolio.component().problem, first_prices(portfolio));
   known.add(portfolio.choice());
   double factor = tuning.falling;
   std::vector<double> prices{1 / factor, factor};
-  if (!known.has_price()) prices = {1};
+  if (!is_priced) prices = {0};
   for (int round = 0; round < tuning.most_rounds; ++round) {
     const auto before = known.sides();
     ask_at(prices, elimination, deadline, known, portfolio, context);
@@ -179,6 +193,8 @@ PricedChoices find_sides(const HeldElimination& elimination, const Deadline& dea
     factor *= factor;
     if (sides)
       prices = {sides->price()};
+    else if (prices.back() == 0)
+      prices = {known.average_price()};
     else if (known.is_any_within())
       prices = {prices.back() * factor, prices.back() * factor * factor};
     else
@@ -188,6 +204,15 @@ PricedChoices find_sides(const HeldElimination& elimination, const Deadline& dea
 }
 
 }  // namespace
+
+bool is_price_soon_found(const ChainOfLayers& chain, const Subproblem& component,
+                         const SolverParameters& parameters) {
+  const SolverParameters::Sides& tuning = parameters.sides;
+  const double left = std::min(component.deadline.left(), component.deadline.work_left());
+  return !is_any_above_0(component.prices) && component.problem.usage_limits.size() == 1 &&
+         tuning.prices_to_find * chain.elimination.cells() / parameters.work.sums_a_second <=
+             tuning.share_of_price * left;
+}
 
 std::optional<ChainOfLayers> find_chain(const AssignmentProblem& problem, const Deadline& deadline,
                                         const SolverParameters& parameters) {
@@ -209,10 +234,12 @@ std::optional<ChainOfLayers> find_chain(const AssignmentProblem& problem, const 
 void eliminate_at_prices(const ChainOfLayers& chain, Portfolio& portfolio, SolveContext& context) {
   const SolverParameters::Sides& tuning = context.parameters().sides;
   const Subproblem& component = portfolio.component();
+  const bool is_priced = is_any_above_0(portfolio.relaxation().prices());
   const PricedChoices known =
       find_sides(chain.elimination, component.deadline.share(tuning.share), portfolio, context);
   const auto sides = known.sides();
   if (!sides || portfolio.is_finished()) return;
+  if (!is_priced) portfolio.relaxation().begin_at({sides->price()});
   Subproblem whole = component;
   whole.deadline = component.deadline.share(tuning.share);
   whole.cutoff = portfolio.goal();

@@ -65,7 +65,7 @@ bool begin_folded(bool is_chain, Portfolio& portfolio, const SolveContext& conte
   if (!folding) return false;
   Subproblem folded{.problem = folding->problem(),
                     .cutoff = component.cutoff,
-                    .prices = component.prices,
+                    .prices = portfolio.relaxation().prices(),
                     .deadline = component.deadline.share(tuning.share),
                     .patience = component.patience,
                     .is_root = false};

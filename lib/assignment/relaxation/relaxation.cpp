@@ -45,6 +45,11 @@ Relaxation::Relaxation(const AssignmentProblem& problem, std::vector<double> pri
   set_prices(center_);
 }
 
+void Relaxation::begin_at(std::vector<double> prices) {
+  center_ = std::move(prices);
+  set_prices(center_);
+}
+
 void Relaxation::start_from(const Relaxation& folded, const Folding& folding) {
   messages_.set_messages(folding.unfolded(folded.messages_.messages(), folded.costs_, costs_));
   center_ = folded.center_;

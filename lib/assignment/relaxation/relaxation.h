@@ -31,6 +31,8 @@ class Relaxation {
   /// The costs that a step looks at.
   double work_of_step() const { return parameters_.sweeps_a_step * messages_.work_of_sweep(); }
   bool is_stuck() const { return is_stuck_; }
+  /// Goes on from the prices, by time.
+  void begin_at(std::vector<double> prices);
   /// Takes over the messages and prices of the folded problem's relaxation.
   void start_from(const Relaxation& folded, const Folding& folding);
   /// Sweeps at the prices of the best bound while that rises, before prices move again.

@@ -77,8 +77,9 @@ Cost optimum_of(const AssignmentProblem& problem, int layers) {
 TEST_CASE("elimination at prices bounds a chain of layers tightly, and mixes layers of two kinds") {
   int near = 0;
   constexpr int seeds = 12;
+  const bool is_relaxed = GENERATE(true, false);  // else it finds the price by itself
   for (unsigned seed = 1; seed <= seeds; ++seed) {
-    CAPTURE(seed);
+    CAPTURE(seed, is_relaxed);
     constexpr int layers = 24;
     AssignmentProblem problem = chain_of_layers(layers, seed);
     problem.usage_limits = {7 * layers};
@@ -91,15 +92,23 @@ TEST_CASE("elimination at prices bounds a chain of layers tightly, and mixes lay
     const Subproblem component{.problem = problem, .deadline = Deadline(1e9, clock)};
     Portfolio portfolio(component, 2, 1);
     const Deadline some_work = component.deadline.within_work(0.01);
-    portfolio.relaxation().advance(1e7, impossible, some_work);
+    if (is_relaxed) portfolio.relaxation().advance(1e7, impossible, some_work);
     const auto chain = find_chain(problem, component.deadline, options.parameters);
     REQUIRE(chain);
+    CHECK(is_price_soon_found(*chain, component, options.parameters));
     eliminate_at_prices(*chain, portfolio, context);
+    CHECK(portfolio.relaxation().prices().front() > 0);
     CHECK(clock.seconds > 0);
     CHECK(portfolio.bound() <= optimum);
     CHECK(portfolio.cost() >= optimum);
     CHECK(static_cast<double>(portfolio.bound()) > 0.95 * static_cast<double>(optimum));
     near += static_cast<double>(portfolio.cost()) < 1.02 * static_cast<double>(optimum) ? 1 : 0;
+    Subproblem priced = component;
+    priced.prices = portfolio.relaxation().prices();
+    CHECK_FALSE(is_price_soon_found(*chain, priced, options.parameters));
+    priced.prices = {};
+    priced.deadline = component.deadline.within_work(1e-9);
+    CHECK_FALSE(is_price_soon_found(*chain, priced, options.parameters));
     if (!portfolio.choice().empty()) CHECK(within_limits(problem, portfolio.choice()));
   }
   CHECK(near >= seeds - 2);
