@@ -1,6 +1,7 @@
 #include "search/similar_plan.h"
 
 #include <algorithm>
+#include <map>
 #include <string_view>
 #include <unordered_map>
 #include <utility>
@@ -106,15 +107,25 @@ class SimilarPlan {
     strategies_ = table_.of(id);
     const std::vector<OpShardSpec>& choices = strategies_->choices;
     if (const auto entry = entries_.operators.find(node.name); entry != entries_.operators.end()) {
-      const auto same = std::ranges::find_if(
-          choices, [&](const OpShardSpec& choice) { return is_strategy(*entry->second, choice); });
+      const auto same = std::ranges::find_if(choices, [&](const OpShardSpec& choice) {
+        return is_strategy(*entry->second, choice) && can_read(node, choice);
+      });
       if (same != choices.end()) return *same;
     }
     return cheapest(node);
   }
 
+  /// Whether no input is to be partial that has been made whole.
+  bool can_read(const Node& node, const OpShardSpec& choice) const {
+    for (std::size_t i = 0; i < node.inputs.size(); ++i)
+      if (node.inputs[i] != graph::no_value &&
+          !sharding::can_connect(specs_.at(node.inputs[i]), choice.inputs[i]))
+        return false;
+    return true;
+  }
+
   /// With what it takes to bring inputs into its specs; the first of equal ones.
-  const OpShardSpec& cheapest(const Node& node) const {
+  const OpShardSpec& cheapest(const Node& node) {
     const OpShardSpec* best = nullptr;
     double least = 0;
     for (std::size_t c = 0; c < strategies_->choices.size(); ++c) {
@@ -140,14 +151,21 @@ class SimilarPlan {
     return true;
   }
 
-  double seconds_before(const Node& node, const OpShardSpec& choice) const {
+  const sharding::StepPrice& price_of(const graph::Value& value) {
+    const cost::MemoryOrder order = cost_.order_of(value);
+    sharding::StepPrice& price = prices_[order];
+    if (!price) price = cost_.step_price(order);
+    return price;
+  }
+
+  double seconds_before(const Node& node, const OpShardSpec& choice) {
     double seconds = 0;
     for (std::size_t i = 0; i < node.inputs.size(); ++i) {
       const ValueId id = node.inputs[i];
       if (id == graph::no_value || specs_.at(id) == choice.inputs[i]) continue;
       const graph::Value& value = graph_.value(id);
       seconds += sharding::connect(specs_.at(id), choice.inputs[i], value.shape, value.type,
-                                   cost_.mesh(), cost_.step_price(cost_.order_of(value)))
+                                   cost_.mesh(), price_of(value))
                      .seconds;
     }
     return seconds;
@@ -155,6 +173,7 @@ class SimilarPlan {
 
   const Graph& graph_;
   const cost::CostModel& cost_;
+  std::map<cost::MemoryOrder, sharding::StepPrice> prices_;  ///< made when first asked for
   const Entries entries_;
   const std::vector<Pin> none_{};
   const Pins no_pins_;

@@ -84,6 +84,25 @@ TEST_CASE("an operator that the plan lacks gets a strategy of its own") {
   CHECK(plan.operators[1].inputs.front() == plan.operators[0].outputs.front());
 }
 
+TEST_CASE("a reader of partial sums whose producer the plan lacks reads whole ones") {
+  Random random(8);
+  int partial = 0;
+  for (int i = 0; i < 200; ++i) {
+    CAPTURE(i);
+    const graph::Graph graph = RandomGraph(random).grow(pick(random, 2, 8));
+    const cost::CostModel cost = on(i % 2 == 0 ? "3" : "2x2");
+    std::vector<Pin> entries = entries_of(graph, random_plan(random, graph, cost.mesh()));
+    std::erase_if(entries,
+                  [&](const Pin& entry) { return entry.inputs && pick(random, 0, 2) == 0; });
+    for (const Pin& entry : entries)
+      partial += entry.inputs &&
+                 std::ranges::any_of(*entry.inputs, &sharding::TensorShardSpec::is_partial);
+    const plan::Plan plan = similar_plan(graph, entries, cost);
+    CHECK_NOTHROW(program::lower(graph, plan, cost));
+  }
+  CHECK(partial > 30);
+}
+
 TEST_CASE("a weight that the plan lacks is refused by name") {
   const cost::CostModel cost = on("4");
   const graph::Graph graph = block_without_data(512);
