@@ -1,7 +1,9 @@
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <span>
+#include <tuple>
 #include <utility>
 
 #include "runtime/kernels/cpu/simd.h"
@@ -34,9 +36,29 @@ struct BlockLoop {
     const Op op = make_function<Op>(arguments.parameters);
     Out* __restrict out = reinterpret_cast<Out*>(arguments.output);
     const std::int64_t n = arguments.elements;
-    for (std::int64_t i = 0; i < n; ++i)
+    const std::int64_t whole = n - n % lanes;
+    for (std::int64_t i = 0; i < whole; ++i)
       out[i] = op(reinterpret_cast<const In*>(arguments.inputs[I])[i]...);
+    if (whole == n) return;
+    // The last ones in vectors, too: a compiler's loop over single elements may round otherwise,
+    // and an element is to have one value wherever it lies.
+    const auto tail = std::tuple(
+        Lanes<In>(reinterpret_cast<const In*>(arguments.inputs[I]) + whole, n - whole)...);
+    Out last[lanes];
+    for (std::int64_t i = 0; i < lanes; ++i) last[i] = op(std::get<I>(tail).values[i]...);
+    std::copy_n(last, n - whole, out + whole);
   }
+
+  /// A whole number of every machine's vectors.
+  static constexpr std::int64_t lanes = 16;
+  /// Some elements, the last one as often as fills the lanes.
+  template <typename T>
+  struct Lanes {
+    T values[lanes];
+    Lanes(const T* some, std::int64_t count) {
+      for (std::int64_t i = 0; i < lanes; ++i) values[i] = some[std::min(i, count - 1)];
+    }
+  };
 };
 
 /// The loop that calls `Op` on every element of operands of types `In`.
