@@ -19,7 +19,7 @@ void fit_to_model(std::vector<cost::CostModel>& models, const graph::Graph& grap
   const runtime::KernelTable& kernels = *kernels_for(device).front();
   device.without_memory =
       std::make_shared<const cost::ValueNames>(runtime::values_without_memory(graph, kernels));
-  if (device.collectives == nullptr)
+  if (device.runs_on == "cpu" && device.collectives == nullptr)
     device.channels_last =
         std::make_shared<const cost::ValueNames>(runtime::channels_last_values(graph, kernels));
   if (device.is_fusing)

@@ -159,7 +159,8 @@ bool StageFacts::breaks_stages(int begin, int end) const {
 StageFacts find_stage_facts(const graph::Graph& graph, const graph::StageCutter& cutter,
                             LayerCuts cuts, const cost::DeviceModel& device,
                             std::vector<Submesh> submeshes, const SearchOptions& options) {
-  const std::array told_apart{device.fused.get(), device.without_memory.get()};
+  const std::array told_apart{device.fused.get(), device.without_memory.get(),
+                              device.channels_last.get()};
   RunClasses classes = find_run_classes(graph, cutter, cuts, told_apart, !options.pins.empty());
   StageFacts facts{.graph = graph,
                    .cutter = cutter,
