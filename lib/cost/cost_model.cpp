@@ -151,9 +151,9 @@ bool CostModel::takes_memory(const graph::Value& value) const {
 }
 
 MemoryOrder CostModel::order_of(const graph::Value& value) const {
-  const bool is_moved =
+  const bool is_last =
       device_.channels_last != nullptr && device_.channels_last->contains(value.name);
-  return is_moved ? MemoryOrder::channels_last : MemoryOrder::as_in_onnx;
+  return is_last ? MemoryOrder::channels_last : MemoryOrder::as_in_onnx;
 }
 
 bool CostModel::is_weight(const graph::Value& value) const {

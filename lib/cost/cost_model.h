@@ -128,7 +128,7 @@ class CostModel {
                         const sharding::OpShardSpec& spec) const;
   /// The seconds of a Loop that runs as one node: its body's, graph::expected_rounds times.
   double loop_seconds(const graph::Graph& graph, const graph::Node& loop) const;
-  /// Of the copies that put a collective's blocks in one piece, or back into the tensor.
+  /// What the copies take that put a collective's blocks in one piece, or back into the tensor.
   double packing_seconds(const sharding::ReshardStep& step, const sharding::Shape& shape,
                          graph::DataType type, MemoryOrder order) const;
   /// Read and written, plus a launch.

@@ -66,8 +66,8 @@ struct DeviceModel {
   /// since they are never stored or are views of others. Null where not known: then each value
   /// counts, with what packing may waste (graph::with_arena_slack).
   std::shared_ptr<const ValueNames> without_memory = nullptr;
-  /// Values of the model at hand that such a device has with their channels last. Not in the device
-  /// file; null: none.
+  /// Values of the model at hand that autopar's runtime has with their channels last on this
+  /// device. Not in the device file; null: none.
   std::shared_ptr<const ValueNames> channels_last = nullptr;
   /// The collectives that there are where shards are for another runtime. Not in the device file;
   /// null: all.

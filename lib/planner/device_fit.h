@@ -15,7 +15,8 @@ namespace autopar::planner {
 std::vector<const runtime::KernelTable*> kernels_for(const cost::DeviceModel& device);
 
 /// Where the device file says that autopar's runtime runs the shards: prices what that fuses in
-/// this model, and weights that all fit a cache. Says which values take no memory of their own.
+/// this model, and weights that all fit a cache. Says which values take no memory of their own, and
+/// which images a CPU has with their channels last.
 void fit_to_model(std::vector<cost::CostModel>& models, const graph::Graph& graph);
 
 /// The runtime's answer for whichever of kernels_for() needs most.

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "sharding/connect.h"
 #include "sharding/decomposition.h"
 
 namespace autopar::program {

@@ -6,7 +6,6 @@
 #include "cost/cost_model.h"
 #include "graph/graph.h"
 #include "plan/plan.h"
-#include "sharding/connect.h"
 
 namespace autopar::program {
 

@@ -17,8 +17,8 @@ namespace {
 /// Seconds, and the number of steps, which tells equal seconds apart.
 using Cost = std::pair<double, int>;
 
-/// Where costs are equal, the spec that splits outer dimensions goes on first: what is gathered
-/// along them need not be packed. The answer is the same on every machine.
+/// Where costs are equal, the spec that splits outer dimensions goes on first. The answer is the
+/// same on every machine.
 struct CheapestFirst {
   using Way = std::pair<Cost, TensorShardSpec>;
   bool operator()(const Way& a, const Way& b) const {

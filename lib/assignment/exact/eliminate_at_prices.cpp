@@ -82,7 +82,7 @@ class PricedChoices {
     }
     return best;
   }
-  /// Of a unit of usage, in the last choice.
+  /// What a unit of usage costs on average in the choice that was added last.
   double average_price() const {
     return points_.empty() ? 1 : points_.back().cost / std::max(points_.back().usage, 1.0);
   }

@@ -69,6 +69,7 @@ TEST_CASE("a plan for the CPU's kernels prices images as they lie there, one for
   };
   CHECK(count(resnet, device_that_runs_on("cpu")) > 20);
   CHECK(count(resnet, device_that_runs_on("cuda")) == 0);
+  CHECK(count(resnet, device_that_runs_on("")) == 0);
   CHECK(count(gpt2(), device_that_runs_on("cpu")) == 0);
   cost::DeviceModel other = device_that_runs_on("cpu");
   other.collectives = cost::onnx_runtime_collectives();

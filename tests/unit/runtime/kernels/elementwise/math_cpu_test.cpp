@@ -1,6 +1,8 @@
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <limits>
+#include <random>
+#include <span>
 #include <vector>
 
 #include "runtime/kernels/elementwise/activation_functions.h"
@@ -80,6 +82,40 @@ TEST_CASE("functions are within a few units in the last place at every SIMD leve
             return y < least_normal ? 0 : y;
           }) < 3);
   }
+}
+
+/// As the library's kernels call the functions: this file's own loops are compiled otherwise.
+std::vector<float> apply_block(cpu::BlockFunction block, std::span<const float> x) {
+  std::vector<float> y(x.size());
+  cpu::BlockArguments arguments;
+  arguments.inputs.fill(std::as_bytes(x).data());
+  arguments.output = reinterpret_cast<std::byte*>(y.data());
+  arguments.elements = static_cast<std::int64_t>(x.size());
+  block(arguments);
+  return y;
+}
+
+TEST_CASE("an element has the same bits wherever it lies in a block") {
+  std::vector<float> x(1 << 16);
+  std::mt19937 random(3);
+  for (float& each : x) each = std::normal_distribution<float>(0, 3)(random);
+  int functions = 0;
+  for (const cpu::BlockFinder find : cpu::mathematical_blocks()) {
+    const cpu::BlockFunction block = find(DataType::float32);
+    if (block == nullptr) continue;
+    CAPTURE(functions++);
+    const std::vector<float> whole = apply_block(block, x);
+    std::size_t different = 0;
+    for (std::size_t first = 0, count = 1; first + count <= x.size();
+         first += count, count = count % 47 + 1) {
+      const std::vector<float> part = apply_block(block, std::span(x).subspan(first, count));
+      for (std::size_t i = 0; i < count; ++i)
+        different +=
+            std::bit_cast<std::uint32_t>(part[i]) != std::bit_cast<std::uint32_t>(whole[first + i]);
+    }
+    CHECK(different == 0);
+  }
+  CHECK(functions > 10);
 }
 
 TEST_CASE("functions at the ends") {
