@@ -286,18 +286,19 @@ std::string CostModel::price_key(const graph::Graph& graph, const graph::Node& n
   std::string key;
   if (node.body) key = node.name;
   if (device_.element_seconds.contains(qualified_op_type(node))) key = qualified_op_type(node);
-  for (const auto* ids : {&node.inputs, &node.outputs}) {
-    for (const graph::ValueId id : *ids) {
-      if (id == graph::no_value) {
-        key += '.';
-      } else {
-        const graph::Value& value = graph.value(id);
-        key += is_weight(value) ? 'w' : is_stored(value) ? 's' : 'f';
-        if (!takes_memory(value)) key += '-';
-        if (order_of(value) == MemoryOrder::channels_last) key += 'c';
-      }
+  const auto add = [&](graph::ValueId id, bool is_output) {
+    if (id == graph::no_value) {
+      key += '.';
+      return;
     }
-  }
+    const graph::Value& value = graph.value(id);
+    key += is_weight(value) ? 'w' : is_stored(value) ? 's' : 'f';
+    if (!takes_memory(value)) key += '-';
+    // Inputs are moved by their producers' prices.
+    if (is_output && order_of(value) == MemoryOrder::channels_last) key += 'c';
+  };
+  for (const graph::ValueId id : node.inputs) add(id, false);
+  for (const graph::ValueId id : node.outputs) add(id, true);
   return key;
 }
 

@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "cost/device_file.h"
+#include "planner/device_fit.h"
 #include "search/pins.h"
 
 namespace autopar::planner {
@@ -80,6 +81,16 @@ Graph import_model(const PlannedStructure& structure, const fs::path& dir,
   check_ports(structure.info, graph, dir);
   set_states(structure.info, graph);
   return graph;
+}
+
+std::vector<search::OtherStage> fitted_stages(const PlannedStructure& structure,
+                                              std::size_t profile, const Graph& graph) {
+  std::vector<search::OtherStage> stages = structure.stages[profile];
+  std::vector<cost::CostModel> costs;
+  for (const search::OtherStage& stage : stages) costs.push_back(stage.cost);
+  fit_to_model(costs, graph);
+  for (std::size_t s = 0; s < stages.size(); ++s) stages[s].cost = std::move(costs[s]);
+  return stages;
 }
 
 }  // namespace autopar::planner

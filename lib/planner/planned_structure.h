@@ -27,4 +27,9 @@ PlannedStructure read_planned_structure(bundle::MetaInfo info, const std::filesy
 graph::Graph import_model(const PlannedStructure& structure, const std::filesystem::path& dir,
                           const runtime::InputShapes& inputs, const std::string& limits);
 
+/// A profile's stages for a graph of import_model, priced as the search prices that graph
+/// (device_fit.h).
+std::vector<search::OtherStage> fitted_stages(const PlannedStructure& structure,
+                                              std::size_t profile, const graph::Graph& graph);
+
 }  // namespace autopar::planner

@@ -99,9 +99,10 @@ runtime::ShapedProgram make(const PlannedStructure& structure, const fs::path& d
                             const InputShapes& inputs, const std::string& limits) {
   const Graph graph = import_model(structure, dir, inputs, limits);
   const auto made = std::make_shared<PlannedShape>();
-  made->plan = search::similar_pipeline(
-      graph, structure.stages[bundle::nearest_profile(structure.info, inputs)]);
-  made->program = program::lower(made->plan, structure.device);
+  const auto stages =
+      fitted_stages(structure, bundle::nearest_profile(structure.info, inputs), graph);
+  made->plan = search::similar_pipeline(graph, stages);
+  made->program = program::lower(made->plan, stages.front().cost.device());
   bundle::ProfileInfo profile = profile_info(graph, {}, made->plan, made->program);
   profile.peak_bytes = checked_peaks(made->plan, made->program, structure, inputs);
   return {

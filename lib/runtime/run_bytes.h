@@ -42,7 +42,8 @@ ValueNames fused_values(const graph::Graph& graph, const KernelTable& kernels);
 /// is folded, and views that share the memory of what they view.
 ValueNames values_without_memory(const graph::Graph& graph, const KernelTable& kernels);
 
-/// Names of the nodes' outputs that such a run, were nothing fused, has with their channels last.
+/// Names of the nodes' outputs that such a run, were nothing fused but what it moves as one
+/// operator, makes with their channels last. Those that it only reorders for a reader are not.
 ValueNames channels_last_values(const graph::Graph& graph, const KernelTable& kernels);
 
 }  // namespace autopar::runtime

@@ -7,7 +7,6 @@
 #include "base/problems.h"
 #include "base/read_file.h"
 #include "base/whole_file.h"
-#include "planner/device_fit.h"
 #include "planner/find_plan.h"
 #include "planner/planned_structure.h"
 #include "planner/report/report_data.h"
@@ -53,13 +52,8 @@ RebuiltProfile rebuild(const PlannedStructure& structure, std::size_t profile, c
   for (const bundle::PortInfo& port : structure.info.profiles[profile].inputs)
     inputs[port.name] = port.shape;
   RebuiltProfile rebuilt{import_model(structure, dir, inputs, limits), structure.device, {}};
-  std::vector<search::OtherStage> stages = structure.stages[profile];
-  for (search::OtherStage& stage : stages) {
-    std::vector<cost::CostModel> costs{stage.cost};
-    fit_to_model(costs, rebuilt.graph);
-    stage.cost = std::move(costs.front());
-    rebuilt.device = stage.cost.device();
-  }
+  const auto stages = fitted_stages(structure, profile, rebuilt.graph);
+  rebuilt.device = stages.front().cost.device();
   rebuilt.plan = search::similar_pipeline(rebuilt.graph, stages);
   return rebuilt;
 }

@@ -1,9 +1,11 @@
 #include "planner/device_fit.h"
 
+#include <algorithm>
 #include <catch2/catch.hpp>
 
 #include "cost/device_model.h"
 #include "planner/load_model.h"
+#include "runtime/run_bytes.h"
 
 using namespace autopar;
 using namespace autopar::planner;
@@ -74,6 +76,41 @@ TEST_CASE("a plan for the CPU's kernels prices images as they lie there, one for
   cost::DeviceModel other = device_that_runs_on("cpu");
   other.collectives = cost::onnx_runtime_collectives();
   CHECK(count(resnet, other) == 0);
+}
+
+TEST_CASE("the images that prices know to lie channels-last are those that a run makes so") {
+  const auto makes = [](const graph::Graph& run, const std::string& name) {
+    return std::ranges::any_of(run.nodes, [&](const graph::Node& node) {
+      const bool is_reorder = node.op_type == "Transpose" || node.op_type == "Reshape";
+      return !is_reorder && std::ranges::any_of(node.outputs, [&](graph::ValueId id) {
+        return id != graph::no_value && run.value(id).name == name;
+      });
+    });
+  };
+  for (const auto& [model, least] : {std::pair{"resnet50-dynamo", 20},
+                                     {"unet-dynamo", 20},
+                                     {"unet-torchscript", 20},
+                                     {"detector-ssd-lite", 20},
+                                     {"detector-yolo", 10},
+                                     {"whisper-encoder-dynamo", 1},
+                                     {"vit-dynamo", 0}}) {
+    INFO(model);
+    const graph::Graph graph = tiny_model(model, {});
+    const auto named = runtime::channels_last_values(graph, runtime::cpu_kernels());
+    const graph::Graph run = runtime::packed_graph(graph, runtime::cpu_kernels(), 1).graph;
+    int made_last = 0;
+    for (const graph::Node& node : graph.nodes)
+      for (const graph::ValueId id : node.outputs) {
+        if (id == graph::no_value) continue;
+        const std::string& name = graph.value(id).name;
+        INFO(name);
+        const bool is_last = makes(run, name + ":channels_last");
+        made_last += is_last;
+        if (is_last) CHECK(named.contains(name));
+        if (makes(run, name)) CHECK_FALSE(named.contains(name));
+      }
+    CHECK(made_last >= least);
+  }
 }
 
 TEST_CASE("the bytes of a run are those of the kernels that need most") {

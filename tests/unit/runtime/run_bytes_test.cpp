@@ -176,7 +176,9 @@ TEST_CASE(
                         {{"pads", std::vector<std::int64_t>(4, 1)}});
   };
   const auto x = builder.input("x", image);
-  const auto first = conv(x, "w0");
+  // Reordered for the convolution, and as ONNX has it wherever a collective would move it.
+  const auto weighed = builder.node("Softmax", {x}, image, {{"axis", std::int64_t{-1}}});
+  const auto first = conv(weighed, "w0");
   const auto relu = builder.node("Relu", {first}, image);
   const auto second = conv(relu, "w1");
   const auto out = builder.node("Softmax", {second}, image, {{"axis", std::int64_t{-1}}});
