@@ -95,6 +95,11 @@ Bucket eliminate(int i, std::size_t index, EliminationGraph& graph) {
 
 }  // namespace
 
+BucketTree::BucketTree(const AssignmentProblem& problem) {
+  for (const auto& node : problem.nodes) strategies_.push_back(node.costs.size());
+  for (const auto& edge : problem.edges) edges_.push_back({edge.a, edge.b});
+}
+
 std::optional<BucketTree> BucketTree::make(const AssignmentProblem& problem, const Limits& limits) {
   BucketTree tree(problem);
   EliminationGraph graph(problem);
@@ -176,8 +181,8 @@ std::size_t BucketTree::cells(const Bucket& bucket) const {
   return cells;
 }
 
-std::vector<std::vector<std::size_t>> BucketTree::strides(const Bucket& bucket) const {
-  std::vector<std::vector<std::size_t>> result(bucket.nodes.size());
+BucketTree::Strides BucketTree::strides(const Bucket& bucket) const {
+  Strides result(bucket.nodes.size());
   for (auto& steps : result) steps.resize(bucket.edges.size() + bucket.children.size(), 0);
   std::size_t table = 0;
   const auto add_table = [&](std::span<const int> nodes) {
@@ -189,10 +194,7 @@ std::vector<std::vector<std::size_t>> BucketTree::strides(const Bucket& bucket) 
     }
     ++table;
   };
-  for (const std::size_t k : bucket.edges) {
-    const int nodes[] = {problem_->edges[k].a, problem_->edges[k].b};
-    add_table(nodes);
-  }
+  for (const std::size_t k : bucket.edges) add_table(edges_[k]);
   for (const std::size_t child : bucket.children) add_table(buckets_[child].separator());
   return result;
 }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <optional>
 #include <span>
@@ -31,8 +32,8 @@ inline constexpr EliminationOrder elimination_orders[] = {EliminationOrder::fewe
                                                           EliminationOrder::least_fill};
 
 /// The order of bucket elimination (Dechter 1999): one node after the other is replaced by a table
-/// over its neighbours' strategies. On graphs of small treewidth all tables stay small. The problem
-/// must outlive it.
+/// over its neighbours' strategies. On graphs of small treewidth all tables stay small. One serves
+/// all problems that differ in their costs and usage alone.
 class BucketTree {
  public:
   struct Limits {
@@ -51,11 +52,12 @@ class BucketTree {
 
   /// Children before parents; the last is the root, which joins components.
   const std::vector<Bucket>& buckets() const { return buckets_; }
-  std::size_t strategies(int node) const { return problem_->nodes[node].costs.size(); }
+  std::size_t strategies(int node) const { return strategies_[node]; }
   /// The size of its table.
   std::size_t cells(const Bucket& bucket) const;
   /// By the bucket's nodes, the strides in the tables of its edges and then of its children.
-  std::vector<std::vector<std::size_t>> strides(const Bucket& bucket) const;
+  using Strides = std::vector<std::vector<std::size_t>>;
+  Strides strides(const Bucket& bucket) const;
 
   /// Calls visit(cell, places, digits) for each cell over the bucket's nodes, row-major, with its
   /// places in the tables of the edges and then of the children, and the nodes' strategies.
@@ -79,9 +81,10 @@ class BucketTree {
   }
 
  private:
-  explicit BucketTree(const AssignmentProblem& problem) : problem_(&problem) {}
+  explicit BucketTree(const AssignmentProblem& problem);
 
-  const AssignmentProblem* problem_;
+  std::vector<std::size_t> strategies_;    ///< by node
+  std::vector<std::array<int, 2>> edges_;  ///< their nodes
   std::vector<Bucket> buckets_;
 };
 

@@ -5,7 +5,7 @@
 #include <numeric>
 #include <utility>
 
-#include "assignment/elimination/elimination.h"
+#include "assignment/memo.h"
 
 namespace autopar::assignment {
 
@@ -14,25 +14,46 @@ namespace {
 /// A node is not held where that takes no more than so many times the cells, if they are not few.
 constexpr double most_growth = 2;
 
-void remove_edges(AssignmentProblem& problem, const std::vector<char>& is_held) {
-  std::erase_if(problem.edges, [&](const AssignmentProblem::Edge& edge) {
-    return is_held[edge.a] || is_held[edge.b];
+/// The problem with nodes that have one strategy at no cost and no edges.
+AssignmentProblem without_nodes(const AssignmentProblem& problem, const std::vector<int>& nodes) {
+  AssignmentProblem left = problem;
+  std::vector<char> is_out(problem.nodes.size(), 0);
+  for (const int i : nodes) {
+    is_out[i] = 1;
+    left.nodes[i].costs = {0};
+  }
+  std::erase_if(left.edges, [&](const AssignmentProblem::Edge& edge) {
+    return is_out[edge.a] || is_out[edge.b];
   });
+  return left;
 }
 
-struct OrderedCells {
-  EliminationOrder order;
+/// By strategy of the edge's other node, the least sum of a cost of `node` and the pair's.
+std::vector<Cost> least_with(const std::vector<Cost>& costs, const AssignmentProblem& problem,
+                             const AssignmentProblem::Edge& edge, int node, std::size_t others) {
+  std::vector<Cost> least(others, impossible);
+  for (std::size_t s = 0; s < costs.size(); ++s)
+    for (std::size_t t = 0; t < others; ++t)
+      least[t] = std::min(least[t], plus(costs[s], pair_cost(problem, edge, node, s, t)));
+  return least;
+}
+
+struct CountedElimination {
+  Elimination elimination;
   double cells;
 };
 
-/// The order of the fewest cells; nullopt where all have more than the limits.
-std::optional<OrderedCells> least_cells(const AssignmentProblem& problem,
-                                        const HeldElimination::Limits& limits) {
-  std::optional<OrderedCells> best;
+/// In the order of the fewest cells; nullopt where all have more than the limits.
+std::optional<CountedElimination> least_cells(const AssignmentProblem& problem,
+                                              const HeldElimination::Limits& limits) {
+  std::optional<CountedElimination> best;
   for (const EliminationOrder order : elimination_orders) {
-    const auto cells = cells_to_eliminate(problem, limits.most_cells_of_all, order);
-    if (cells && *cells <= limits.most_cells && (!best || *cells < best->cells))
-      best = {order, *cells};
+    auto elimination =
+        Elimination::make(problem, {.order = order, .most_cells = limits.most_cells_of_all});
+    if (!elimination) continue;
+    const double cells = elimination->cells(problem);
+    if (cells <= limits.most_cells && (!best || cells < best->cells))
+      best = {std::move(*elimination), cells};
   }
   return best;
 }
@@ -41,70 +62,63 @@ std::optional<OrderedCells> least_cells(const AssignmentProblem& problem,
 
 std::optional<HeldElimination> HeldElimination::make(const AssignmentProblem& problem,
                                                      const Limits& limits) {
-  HeldElimination made;
-  made.links_ = links_of(problem);
-  made.is_held_.assign(problem.nodes.size(), 0);
+  Links links = links_of(problem);
   std::vector<int> by_edges(problem.nodes.size());
   std::iota(by_edges.begin(), by_edges.end(), 0);
-  std::ranges::stable_sort(by_edges, std::greater<>(),
-                           [&](int i) { return made.links_[i].size(); });
+  std::ranges::stable_sort(by_edges, std::greater<>(), [&](int i) { return links[i].size(); });
   const auto cells_with = [&](int count) {
-    std::vector<char> is_held(problem.nodes.size(), 0);
-    for (int k = 0; k < count; ++k) is_held[by_edges[k]] = 1;
-    AssignmentProblem left = problem;
-    remove_edges(left, is_held);
-    return least_cells(left, limits);
+    const std::vector<int> held(by_edges.begin(), by_edges.begin() + count);
+    return least_cells(without_nodes(problem, held), limits);
   };
   int held = std::min(limits.most_held, static_cast<int>(by_edges.size()));
   auto best = cells_with(held);
   if (!best) return std::nullopt;
   for (; held > 0; --held) {
-    const auto one_less = cells_with(held - 1);
+    auto one_less = cells_with(held - 1);
     if (!one_less || one_less->cells > std::max(limits.few_cells, most_growth * best->cells)) break;
-    best = one_less;
+    best = std::move(one_less);
   }
-  made.order_ = best->order;
-  made.cells_ = best->cells;
-  made.held_.assign(by_edges.begin(), by_edges.begin() + held);
-  for (const int i : made.held_) made.is_held_[i] = 1;
-  return made;
+  by_edges.resize(held);
+  return HeldElimination(std::move(links), std::move(by_edges), std::move(best->elimination),
+                         best->cells);
 }
 
-AssignmentProblem HeldElimination::without_held(const AssignmentProblem& problem) const {
-  AssignmentProblem left = problem;
-  for (const int i : held_) left.nodes[i].costs = {0};
-  remove_edges(left, is_held_);
-  return left;
-}
-
-std::optional<Choice> HeldElimination::eliminate(const AssignmentProblem& left,
-                                                 const Deadline& deadline,
-                                                 double& looked_at) const {
-  return choose_by_elimination(left, {.order = order_, .deadline = deadline}, &looked_at);
+HeldElimination::HeldElimination(Links links, std::vector<int> held, Elimination of_rest,
+                                 double cells)
+    : links_(std::move(links)),
+      held_(std::move(held)),
+      is_held_(links_.size(), 0),
+      of_rest_(std::move(of_rest)),
+      cells_(cells) {
+  for (const int i : held_) is_held_[i] = 1;
 }
 
 HeldElimination::Relaxed HeldElimination::relaxed(const AssignmentProblem& problem,
                                                   const Deadline& deadline,
                                                   double& looked_at) const {
-  AssignmentProblem left = without_held(problem);
+  AssignmentProblem left = without_nodes(problem, held_);
   for (const int i : held_) {
     const std::vector<Cost>& own = problem.nodes[i].costs;
-    const auto edges = std::ssize(links_[i]);
-    for (const auto& [edge, other] : links_[i]) {
-      if (is_held_[other]) continue;
-      std::vector<Cost>& costs = left.nodes[other].costs;
-      std::vector<Cost> least(costs.size(), impossible);
-      for (std::size_t s = 0; s < own.size(); ++s) {
-        if (own[s] >= impossible) continue;
-        const Cost part = own[s] / edges + (edge == links_[i].front().edge ? own[s] % edges : 0);
-        for (std::size_t t = 0; t < least.size(); ++t)
-          least[t] =
-              std::min(least[t], plus(part, pair_cost(problem, problem.edges[edge], i, s, t)));
-      }
-      for (std::size_t t = 0; t < costs.size(); ++t) costs[t] = plus(costs[t], least[t]);
+    const auto count = std::ssize(links_[i]);
+    Memo<std::vector<Cost>> memo;  // layers have the same edges
+    for (const Link& link : links_[i]) {
+      if (is_held_[link.other]) continue;
+      const AssignmentProblem::Edge& edge = problem.edges[link.edge];
+      const bool is_first = &link == &links_[i].front();
+      std::vector<Cost>& costs = left.nodes[link.other].costs;
+      MemoKey key;
+      key.add(edge.costs).add(edge.a == i).add(is_first);
+      const auto least = memo.get(key, [&] {
+        std::vector<Cost> parts;
+        for (const Cost cost : own)
+          parts.push_back(cost >= impossible ? impossible
+                                             : cost / count + (is_first ? cost % count : 0));
+        return least_with(parts, problem, edge, i, costs.size());
+      });
+      for (std::size_t t = 0; t < costs.size(); ++t) costs[t] = plus(costs[t], (*least)[t]);
     }
   }
-  auto choice = eliminate(left, deadline, looked_at);
+  auto choice = of_rest_.choose(left, deadline, looked_at);
   if (!choice) return {};
   Relaxed made{std::move(*choice), 0};
   made.bound = cost_of(left, made.choice);
@@ -114,7 +128,7 @@ HeldElimination::Relaxed HeldElimination::relaxed(const AssignmentProblem& probl
 
 Choice HeldElimination::complete(const AssignmentProblem& problem, const Choice& start,
                                  const Deadline& deadline, double& looked_at) const {
-  AssignmentProblem left = without_held(problem);
+  AssignmentProblem left = without_nodes(problem, held_);
   for (const int i : held_) {
     for (const auto& [edge, other] : links_[i]) {
       if (is_held_[other]) continue;
@@ -124,7 +138,7 @@ Choice HeldElimination::complete(const AssignmentProblem& problem, const Choice&
                                             static_cast<std::size_t>(start[i]), t));
     }
   }
-  auto choice = eliminate(left, deadline, looked_at);
+  auto choice = of_rest_.choose(left, deadline, looked_at);
   if (!choice) return {};
   for (const int i : held_) (*choice)[i] = start[i];
   return std::move(*choice);

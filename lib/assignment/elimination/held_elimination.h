@@ -3,7 +3,7 @@
 #include <optional>
 #include <vector>
 
-#include "assignment/elimination/bucket_tree.h"
+#include "assignment/elimination/elimination.h"
 
 namespace autopar::assignment {
 
@@ -35,7 +35,7 @@ class HeldElimination {
     Choice choice;
     Cost bound = 0;
   };
-  /// Deadlines and `looked_at` are those of choose_by_elimination.
+  /// Deadlines and `looked_at` are those of Elimination::choose.
   Relaxed relaxed(const AssignmentProblem& problem, const Deadline& deadline,
                   double& looked_at) const;
 
@@ -46,15 +46,12 @@ class HeldElimination {
   bool move_held(const AssignmentProblem& problem, Choice& choice) const;
 
  private:
-  /// The choice of the problem that is left without the held nodes.
-  std::optional<Choice> eliminate(const AssignmentProblem& left, const Deadline& deadline,
-                                  double& looked_at) const;
-  AssignmentProblem without_held(const AssignmentProblem& problem) const;
+  HeldElimination(Links links, std::vector<int> held, Elimination of_rest, double cells);
 
   Links links_;
   std::vector<int> held_;
   std::vector<char> is_held_;  ///< by node
-  EliminationOrder order_ = EliminationOrder::fewest_cells;
+  Elimination of_rest_;        ///< without the held nodes
   double cells_ = 0;
 };
 

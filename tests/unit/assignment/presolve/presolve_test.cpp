@@ -112,9 +112,10 @@ TEST_CASE("elimination equals brute force, and declines tables that are too larg
     std::set<double> cells_by_order;
     for (const EliminationOrder order : elimination_orders) {
       double cells = 0;
-      const auto choice = choose_by_elimination(problem, {.order = order}, &cells);
+      const auto elimination = Elimination::make(problem, {.order = order});
+      const auto choice = elimination->choose(problem, {}, cells);
       CAPTURE(round, static_cast<int>(order));
-      CHECK(cells_to_eliminate(problem, 1e9, order) == cells);
+      CHECK(elimination->cells(problem) == cells);
       REQUIRE(choice.has_value() == (truth.status == Status::optimal));
       if (choice) REQUIRE(cost_of(problem, *choice) == truth.cost);
       cells_by_order.insert(cells);
@@ -136,6 +137,7 @@ TEST_CASE("elimination equals brute force, and declines tables that are too larg
   }
   CHECK_FALSE(choose_by_elimination(clique, {.most_cells_of_a_table = 6560}));
   CHECK_FALSE(choose_by_elimination(clique, {.deadline = Deadline(0)}));
+  CHECK(choose_by_elimination({}, {.deadline = Deadline(0)}));  // nothing takes no time
   CHECK(choose_by_elimination(clique, {.most_cells_of_a_table = 6561}));
 }
 
@@ -146,9 +148,10 @@ TEST_CASE("elimination adds up the components of a problem, and counts what it l
     const AssignmentProblem other = without_limits(random_problem(random));
     const auto first = choose_by_elimination(both);
     double cells = 0;
-    const auto second = choose_by_elimination(other, {}, &cells);
-    CHECK(cells_to_eliminate(other, 1e9) == cells);
-    CHECK_FALSE(cells_to_eliminate(other, cells / 2));
+    const auto elimination = Elimination::make(other, {});
+    const auto second = elimination->choose(other, {}, cells);
+    CHECK(elimination->cells(other) == cells);
+    CHECK_FALSE(Elimination::make(other, {.most_cells = cells / 2}));
     if (!first || !second) continue;
     const Cost expected = cost_of(both, *first) + cost_of(other, *second);
     const auto begin = static_cast<int>(both.nodes.size());
