@@ -3,10 +3,12 @@
 // limits move together, as the relaxation has weighed them.
 
 #include <algorithm>
+#include <array>
+#include <cmath>
 #include <deque>
 #include <limits>
+#include <map>
 #include <optional>
-#include <set>
 #include <utility>
 
 #include "assignment/elimination/held_elimination.h"
@@ -34,68 +36,74 @@ struct Point {
 struct Sides {
   const Point* within;
   const Point* beyond;
+  double cost;  ///< of the mixture
 
   /// The price of a unit of usage at which both cost the same.
   double price() const { return (within->cost - beyond->cost) / (beyond->usage - within->usage); }
 };
 
-/// What is known of a problem at prices in place of its limits.
-class PricedChoices {
+/// Prices of all limits, of which multiples are asked for.
+class PriceUnit {
  public:
-  PricedChoices(const AssignmentProblem& problem, std::vector<double> prices)
-      : problem_(problem), prices_(std::move(prices)), unit_(usage_at(1)) {}
+  PriceUnit(const AssignmentProblem& problem, std::vector<double> prices)
+      : problem_(problem), prices_(std::move(prices)), unit_(times(1)) {}
 
-  /// Usage at so many times the prices.
-  UsagePrices usage_at(double price) const {
+  UsagePrices times(double price) const {
     std::vector<double> scaled = prices_;
     for (double& each : scaled) each *= price;
     UsagePrices made(problem_, 1);
     made.set(scaled);
     return made;
   }
-  double limit() const { return unit_.limits_cost(); }
-  bool has_price() const { return is_any_above_0(prices_); }
-
-  void add(const Choice& choice) {
-    const Cost cost = choice.empty() ? impossible : cost_of(problem_, choice);
-    if (cost >= impossible || !known_.insert(choice).second) return;
+  double usage_of(const Choice& choice) const {
     double usage = 0;
     for (std::size_t i = 0; i < choice.size(); ++i)
       usage += unit_.of(i, static_cast<std::size_t>(choice[i]));
-    points_.push_back({choice, usage, static_cast<double>(cost)});
+    return usage;
   }
-
-  std::optional<Sides> sides() const {
-    std::optional<Sides> best;
-    double least = std::numeric_limits<double>::infinity();
-    for (const Point& within : points_) {
-      if (within.usage > limit()) continue;
-      for (const Point& beyond : points_) {
-        if (beyond.usage <= limit()) continue;
-        const Sides sides{&within, &beyond};
-        if (sides.price() <= 0) continue;
-        const double cost = within.cost + sides.price() * (within.usage - limit());
-        if (cost >= least) continue;
-        least = cost;
-        best = sides;
-      }
-    }
-    return best;
-  }
-  /// What a unit of usage costs on average in the choice that was added last.
-  double average_price() const {
-    return points_.empty() ? 1 : points_.back().cost / std::max(points_.back().usage, 1.0);
-  }
-  bool is_any_within() const {
-    return std::ranges::any_of(points_, [&](const Point& p) { return p.usage <= limit(); });
-  }
+  double limit() const { return unit_.limits_cost(); }
+  bool is_any() const { return is_any_above_0(prices_); }
 
  private:
   const AssignmentProblem& problem_;
   std::vector<double> prices_;  ///< by time
   UsagePrices unit_;
-  std::set<Choice> known_;
-  std::deque<Point> points_;  ///< sides point into it
+};
+
+/// Points whose sides bracket the best price.
+class Points {
+ public:
+  explicit Points(double limit) : limit_(limit) {}
+
+  /// A choice that is known counts at the lower of its costs.
+  void add(Point point) {
+    const auto [known, is_new] = known_.try_emplace(point.choice, points_.size());
+    if (is_new)
+      points_.push_back(std::move(point));
+    else
+      points_[known->second].cost = std::min(points_[known->second].cost, point.cost);
+  }
+  bool is_within(const Point& point) const { return point.usage <= limit_; }
+
+  std::optional<Sides> sides() const {
+    std::optional<Sides> best;
+    for (const Point& within : points_) {
+      if (!is_within(within)) continue;
+      for (const Point& beyond : points_) {
+        if (is_within(beyond)) continue;
+        Sides sides{&within, &beyond, 0};
+        if (sides.price() <= 0) continue;
+        sides.cost = within.cost + sides.price() * (within.usage - limit_);
+        if (!best || sides.cost < best->cost) best = sides;
+      }
+    }
+    return best;
+  }
+
+ private:
+  double limit_;
+  std::map<Choice, std::size_t> known_;  ///< their places
+  std::deque<Point> points_;             ///< sides point into it
 };
 
 /// The problem in which usage costs in place of limits.
@@ -114,93 +122,172 @@ AssignmentProblem priced(AssignmentProblem problem, const UsagePrices& usage) {
   return problem;
 }
 
+/// What the search for the best price has to do with.
+struct PriceSearch {
+  const HeldElimination& elimination;
+  const Deadline& deadline;
+  Portfolio& portfolio;
+  const SolveContext& context;
+  PriceUnit unit;
+  Points relaxed;  ///< at the cost of what is not held, below which no choice is
+  Points choices;  ///< at their costs
+
+  const AssignmentProblem& problem() const { return portfolio.component().problem; }
+  const SolverParameters::Sides& tuning() const { return context.parameters().sides; }
+
+  Point point_of(const Choice& choice) const {
+    return {choice, unit.usage_of(choice), static_cast<double>(cost_of(problem(), choice))};
+  }
+  void offer(const Choice& choice) {
+    if (choice.empty() || cost_of(problem(), choice) >= impossible) return;
+    choices.add(point_of(choice));
+    portfolio.offer(choice);
+  }
+  void count(double looked_at) const {
+    deadline.count(looked_at / context.parameters().work.sums_a_second);
+  }
+};
+
 /// What elimination finds at a price.
 struct Answer {
-  std::vector<Choice> choices;
+  Point relaxed;   ///< without a choice where none is possible, or the deadline came
   Cost bound = 0;  ///< no choice within the limits costs less
   double looked_at = 0;
 };
 
-Answer answer_at(double price, const AssignmentProblem& problem, const PricedChoices& known,
-                 const HeldElimination& elimination, const SolverParameters::Sides& tuning,
-                 const Deadline& deadline) {
-  const UsagePrices usage = known.usage_at(price);
-  const AssignmentProblem at_price = priced(problem, usage);
+Answer answer_at(double price, const PriceSearch& search) {
+  const UsagePrices usage = search.unit.times(price);
   Answer answer;
-  HeldElimination::Relaxed relaxed = elimination.relaxed(at_price, deadline, answer.looked_at);
-  if (relaxed.choice.empty()) return answer;
-  answer.bound = saturated(WideCost{relaxed.bound} - static_cast<WideCost>(usage.limits_cost()));
-  Choice choice = std::move(relaxed.choice);
-  answer.choices.push_back(choice);
-  const auto gap = static_cast<double>(cost_of(at_price, choice) - relaxed.bound);
-  if (gap <= tuning.least_gap_to_move * static_cast<double>(relaxed.bound)) return answer;
-  for (int round = 0; round < tuning.most_moves && !choice.empty() && !deadline.is_over();
-       ++round) {
-    choice = elimination.complete(at_price, choice, deadline, answer.looked_at);
-    if (choice.empty()) break;
-    answer.choices.push_back(choice);
-    if (!elimination.move_held(at_price, choice)) break;
-  }
+  HeldElimination::Relaxed found = search.elimination.relaxed(priced(search.problem(), usage),
+                                                              search.deadline, answer.looked_at);
+  if (found.choice.empty()) return answer;
+  answer.bound = saturated(WideCost{found.bound} - static_cast<WideCost>(usage.limits_cost()));
+  const double used = search.unit.usage_of(found.choice);
+  answer.relaxed = {std::move(found.choice), used, static_cast<double>(found.bound) - price * used};
   return answer;
 }
 
-/// Asks at each of the prices, side by side; offers and adds what is found.
-void ask_at(const std::vector<double>& prices, const HeldElimination& elimination,
-            const Deadline& deadline, PricedChoices& known, Portfolio& portfolio,
-            const SolveContext& context) {
-  const AssignmentProblem& problem = portfolio.component().problem;
-  const SolverParameters::Sides& tuning = context.parameters().sides;
+/// Asks at each of the prices, side by side. By price, the answers' points.
+std::vector<Point> ask_at(const std::vector<double>& prices, PriceSearch& search) {
   std::vector<Answer> answers(prices.size());
   in_parallel(
-      prices.size(),
-      [&](std::size_t k) {
-        answers[k] = answer_at(prices[k], problem, known, elimination, tuning, deadline);
-      },
-      static_cast<std::size_t>(context.threads));
-  for (const Answer& answer : answers) {
-    portfolio.raise_bound(answer.bound);
-    for (const Choice& choice : answer.choices) {
-      known.add(choice);
-      portfolio.offer(choice);
+      prices.size(), [&](std::size_t k) { answers[k] = answer_at(prices[k], search); },
+      static_cast<std::size_t>(search.context.threads));
+  std::vector<Point> points;
+  for (Answer& answer : answers) {
+    search.count(answer.looked_at);
+    search.portfolio.raise_bound(answer.bound);
+    search.offer(answer.relaxed.choice);
+    if (!answer.relaxed.choice.empty()) search.relaxed.add(answer.relaxed);
+    points.push_back(std::move(answer.relaxed));
+  }
+  return points;
+}
+
+/// The prices between which the best one is.
+struct Bracket {
+  double low = 0;  ///< the highest at which usage is beyond the limits
+  double high = std::numeric_limits<double>::infinity();  ///< the lowest at which it is within
+
+  bool is_open() const { return high == std::numeric_limits<double>::infinity(); }
+  bool has(double price) const { return low < price && price < high; }
+};
+
+/// The price at which the two sides meet, and one that parts the wider of the ranges around it.
+std::vector<double> next_prices(const Sides& sides, const Bracket& bracket,
+                                const SolverParameters::Sides& tuning) {
+  const double price = sides.price();
+  const double low = std::max(bracket.low, price / tuning.widest_range);
+  const double high = std::min(bracket.high, price * tuning.widest_range);
+  const bool is_low = bracket.is_open() || price / low > high / price;
+  return {price, std::sqrt(price * (is_low ? low : high))};
+}
+
+/// What a unit of usage costs.
+double average_price(const Point& point) { return point.cost / std::max(point.usage, 1.0); }
+
+/// Looks for the price whose bound is the highest: that of the cutting planes (Kelley 1960), and a
+/// second one, which keeps them from creeping.
+void find_price(std::vector<double> prices, PriceSearch& search) {
+  const SolverParameters::Sides& tuning = search.tuning();
+  Bracket bracket;
+  double factor = tuning.falling;
+  for (int round = 0; round < tuning.most_rounds; ++round) {
+    const std::vector<Point> points = ask_at(prices, search);
+    if (search.deadline.is_over() || search.portfolio.is_finished() || !search.unit.is_any())
+      return;
+    for (std::size_t k = 0; k < prices.size(); ++k) {
+      if (points[k].choice.empty()) return;
+      if (search.relaxed.is_within(points[k]))
+        bracket.high = std::min(bracket.high, prices[k]);
+      else
+        bracket.low = std::max(bracket.low, prices[k]);
     }
-    deadline.count(answer.looked_at / context.parameters().work.sums_a_second);
+    factor *= factor;
+    if (const auto sides = search.relaxed.sides()) {
+      const auto bound = static_cast<double>(search.portfolio.bound());
+      const bool is_near = sides->cost - bound <= tuning.least_gap_of_price * bound;
+      if (is_near || !bracket.has(sides->price())) return;
+      prices = next_prices(*sides, bracket, tuning);
+    } else if (bracket.is_open()) {
+      const double from = bracket.low > 0 ? bracket.low : average_price(points.back());
+      prices = {from / factor, from / factor / factor};
+    } else if (bracket.high > 0) {
+      prices = {bracket.high * factor, bracket.high * factor * factor};
+    } else {
+      return;  // limits do not bind
+    }
+  }
+}
+
+/// Where the relaxation of a side's held nodes costs less than the side, these are held and moved
+/// by turns.
+void complete_sides(PriceSearch& search) {
+  const SolverParameters::Sides& tuning = search.tuning();
+  const auto sides = search.relaxed.sides();
+  if (!sides) return;
+  const UsagePrices usage = search.unit.times(sides->price());
+  const AssignmentProblem at_price = priced(search.problem(), usage);
+  const auto gap_of = [&](const Point& side) {
+    const double relaxed = side.cost + sides->price() * side.usage;
+    return (static_cast<double>(cost_of(at_price, side.choice)) - relaxed) / relaxed;
+  };
+  const std::array<const Point*, 2> starts = {sides->within, sides->beyond};
+  std::array<std::vector<Choice>, 2> found;
+  std::array<double, 2> looked_at = {};
+  in_parallel(
+      starts.size(),
+      [&](std::size_t k) {
+        if (gap_of(*starts[k]) <= tuning.least_gap_to_move) return;
+        Choice choice = starts[k]->choice;
+        for (int round = 0; round < tuning.most_moves; ++round) {
+          choice = search.elimination.complete(at_price, choice, search.deadline, looked_at[k]);
+          if (choice.empty()) break;
+          found[k].push_back(choice);
+          if (!search.elimination.move_held(at_price, choice)) break;
+        }
+      },
+      static_cast<std::size_t>(search.context.threads));
+  for (std::size_t k = 0; k < starts.size(); ++k) {
+    search.count(looked_at[k]);
+    for (const Choice& choice : found[k]) search.offer(choice);
   }
 }
 
 /// The relaxation's prices, or, where it has none for a single limit, its unit.
-std::vector<double> first_prices(Portfolio& portfolio) {
+PriceUnit first_unit(Portfolio& portfolio) {
   std::vector<double> prices = portfolio.relaxation().prices();
   if (prices.size() == 1 && prices.front() == 0) prices.front() = 1;
-  return prices;
+  return {portfolio.component().problem, std::move(prices)};
 }
 
-/// Moves the price until the sides stay, and returns what is known then.
-PricedChoices find_sides(const HeldElimination& elimination, const Deadline& deadline,
-                         Portfolio& portfolio, const SolveContext& context) {
-  const SolverParameters::Sides& tuning = context.parameters().sides;
-  const bool is_priced = is_any_above_0(portfolio.relaxation().prices());
-  PricedChoices known(portfolio.component().problem, first_prices(portfolio));
-  known.add(portfolio.choice());
-  double factor = tuning.falling;
-  std::vector<double> prices{1 / factor, factor};
-  if (!is_priced) prices = {0};
-  for (int round = 0; round < tuning.most_rounds; ++round) {
-    const auto before = known.sides();
-    ask_at(prices, elimination, deadline, known, portfolio, context);
-    if (deadline.is_over() || portfolio.is_finished() || !known.has_price()) break;
-    const auto sides = known.sides();
-    if (before && before->price() == sides->price()) break;
-    factor *= factor;
-    if (sides)
-      prices = {sides->price()};
-    else if (prices.back() == 0)
-      prices = {known.average_price()};
-    else if (known.is_any_within())
-      prices = {prices.back() * factor, prices.back() * factor * factor};
-    else
-      prices = {prices.front() / factor / factor, prices.front() / factor};
-  }
-  return known;
+/// Around the relaxation's; else none, and what a unit of usage costs on average in a known choice.
+std::vector<double> first_prices(const PriceSearch& search) {
+  const double falling = search.tuning().falling;
+  if (is_any_above_0(search.portfolio.relaxation().prices())) return {1 / falling, falling};
+  const Choice& known = search.portfolio.choice();
+  if (known.empty() || !search.unit.is_any()) return {0};
+  return {0, average_price(search.point_of(known))};
 }
 
 }  // namespace
@@ -210,7 +297,7 @@ bool is_price_soon_found(const ChainOfLayers& chain, const Subproblem& component
   const SolverParameters::Sides& tuning = parameters.sides;
   const double left = std::min(component.deadline.left(), component.deadline.work_left());
   return !is_any_above_0(component.prices) && component.problem.usage_limits.size() == 1 &&
-         tuning.prices_to_find * chain.elimination.cells() / parameters.work.sums_a_second <=
+         tuning.rounds_to_find * chain.elimination.cells() / parameters.work.sums_a_second <=
              tuning.share_of_price * left;
 }
 
@@ -235,11 +322,21 @@ void eliminate_at_prices(const ChainOfLayers& chain, Portfolio& portfolio, Solve
   const SolverParameters::Sides& tuning = context.parameters().sides;
   const Subproblem& component = portfolio.component();
   const bool is_priced = is_any_above_0(portfolio.relaxation().prices());
-  const PricedChoices known =
-      find_sides(chain.elimination, component.deadline.share(tuning.share), portfolio, context);
-  const auto sides = known.sides();
-  if (!sides || portfolio.is_finished()) return;
-  if (!is_priced) portfolio.relaxation().begin_at({sides->price()});
+  const Deadline deadline = component.deadline.share(tuning.share);
+  const PriceUnit unit = first_unit(portfolio);
+  PriceSearch search{chain.elimination,   deadline, portfolio, context, unit, Points(unit.limit()),
+                     Points(unit.limit())};
+  if (!portfolio.choice().empty()) {
+    search.choices.add(search.point_of(portfolio.choice()));
+    search.relaxed.add(search.point_of(portfolio.choice()));
+  }
+  find_price(first_prices(search), search);
+  if (portfolio.is_finished()) return;
+  complete_sides(search);
+  if (const auto best = search.relaxed.sides(); best && !is_priced)
+    portfolio.relaxation().begin_at({best->price()});
+  const auto sides = search.choices.sides();
+  if (!sides) return;
   Subproblem whole = component;
   whole.deadline = component.deadline.share(tuning.share);
   whole.cutoff = portfolio.goal();
