@@ -1,5 +1,6 @@
 #include "cost/connection_prices.h"
 
+#include <memory>
 #include <utility>
 
 namespace autopar::cost {
@@ -21,7 +22,9 @@ sharding::SymmetricAxes exchangeable_axes(const CostModel& cost) {
 ConnectionPrices::ConnectionPrices(const CostModel& cost, sharding::SymmetricAxes relaxed,
                                    std::optional<TimeLimit> limit)
     : cost_(cost), limit_(limit) {
-  if (relaxed.empty()) alike_.exchangeable = exchangeable_axes(cost);
+  const sharding::SymmetricAxes axes = exchangeable_axes(cost);
+  if (relaxed.empty() && !axes.empty())
+    alike_.exchangeable = std::make_shared<const sharding::AxisRenamings>(axes);
   alike_.relaxed = std::move(relaxed);
 }
 

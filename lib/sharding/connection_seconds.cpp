@@ -26,23 +26,26 @@ std::vector<double> ConnectionSeconds::between(std::span<const TensorShardSpec> 
                                                const std::optional<TimeLimit>& limit,
                                                std::size_t threads) {
   const std::vector<SpecKey> ends(to.begin(), to.end());
-  std::map<AxisNames, std::vector<Number>> destinations;
-  std::map<Number, std::vector<Start>> starts;  // by source, whose ways one thread finds
+  const std::vector<NamedForm> forms_of_ends = named_forms_of(to);
+  const std::vector<NamedForm> forms_of_starts = named_forms_of(from);
+  std::map<Renaming, std::vector<Number>> destinations;
+  std::map<const Form*, std::vector<Start>> starts;  // by source, whose ways one thread finds
   for (std::size_t place = 0; place < from.size(); ++place) {
-    const AxisNames names = names_by_first_use(from[place], alike_.exchangeable);
-    const auto [numbers, is_new] = destinations.try_emplace(names);
-    if (is_new) numbers->second = numbers_of(to, names);
-    const Number source = numbers_of(from.subspan(place, 1), names).front();
-    starts[source].push_back({place, SpecKey(from[place]), &numbers->second});
+    const auto [form, renaming] = forms_of_starts[place];
+    const Renaming to_form = alike_.exchangeable ? alike_.exchangeable->inverse(renaming) : 0;
+    const auto [numbers, is_new] = destinations.try_emplace(to_form);
+    if (is_new)
+      for (const NamedForm& end : forms_of_ends) numbers->second.push_back(number_of(end, to_form));
+    starts[form].push_back({place, SpecKey(from[place]), &numbers->second});
   }
   struct Source {
     Ways& ways;
     std::span<const Start> starts;
   };
   std::vector<Source> sources;
-  for (const auto& [number, its] : starts) {
-    const auto [ways, is_new] = ways_.try_emplace(number);
-    if (is_new) ways->second.offer(number, 0);
+  for (const auto& [form, its] : starts) {
+    const auto [ways, is_new] = ways_.try_emplace(form);
+    if (is_new) ways->second.offer(form->first, 0);
     sources.push_back({ways->second, its});
   }
   std::vector<double> all(from.size() * to.size(), infinite);
@@ -60,78 +63,74 @@ std::vector<double> ConnectionSeconds::between(std::span<const TensorShardSpec> 
   return all;
 }
 
-std::vector<ConnectionSeconds::Number> ConnectionSeconds::numbers_of(
-    std::span<const TensorShardSpec> specs, const AxisNames& names) {
-  std::vector<Number> numbers;
+std::vector<ConnectionSeconds::NamedForm> ConnectionSeconds::named_forms_of(
+    std::span<const TensorShardSpec> specs) {
+  std::vector<NamedForm> named;
   for (const TensorShardSpec& spec : specs) {
     require(spec.dims.size() == shape_.size(), "specs have one entry a dimension");
-    numbers.push_back(number_of(SpecKey(spec).renamed(names)));
+    named.push_back(named_form_of(spec));
   }
-  return numbers;
+  return named;
 }
 
-ConnectionSeconds::Number ConnectionSeconds::number_of(const SpecKey& key) {
-  const auto [entry, is_new] = numbers_.try_emplace(key, static_cast<Number>(keys_.size()));
+ConnectionSeconds::NamedForm ConnectionSeconds::named_form_of(const TensorShardSpec& spec) {
+  const AxisRenamings* const renamings = alike_.exchangeable.get();
+  const AxisNames names =
+      renamings != nullptr ? names_by_first_use(spec, renamings->symmetric()) : AxisNames{};
+  const SpecKey in_order = SpecKey(spec).renamed(names);
+  const auto [place, is_new] = places_.try_emplace(in_order, forms_.size());
   if (is_new) {
-    keys_.push_back(key);
-    steps_.emplace_back();
+    TensorShardSpec form = in_order.spec(shape_.size());
+    const Renaming* const representatives =
+        renamings != nullptr ? renamings->representatives(form).data() : nullptr;
+    forms_.push_back(
+        {static_cast<Number>(forms_.size() * renamings_), std::move(form), representatives});
   }
-  return entry->second;
+  const Renaming renaming = renamings != nullptr ? renamings->number_of(inverse(names)) : 0;
+  return {&forms_[place->second], renaming};
 }
 
-const std::vector<ConnectionSeconds::Step>& ConnectionSeconds::steps_of(Number from) {
+ConnectionSeconds::Number ConnectionSeconds::number_of(const NamedForm& spec, Renaming then) const {
+  if (!alike_.exchangeable) return spec.form->first;
+  const Renaming both = alike_.exchangeable->followed_by(then)[spec.renaming];
+  return spec.form->first + spec.form->representatives[both];
+}
+
+const std::vector<ConnectionSeconds::Step>& ConnectionSeconds::steps_of(std::size_t form) {
   {
-    const std::shared_lock lock(steps_mutex_);
-    if (steps_[from]) return *steps_[from];
+    const std::shared_lock lock(forms_mutex_);
+    if (const auto& known = forms_[form].steps) return *known;
   }
-  const std::unique_lock lock(steps_mutex_);
-  if (!steps_[from]) {
-    std::vector<Step> steps = found_steps_of(from);  // it adds specs, and so their empty steps
-    steps_[from] = std::move(steps);
-  }
-  return *steps_[from];
+  const std::unique_lock lock(forms_mutex_);
+  Form& from = forms_[form];
+  if (!from.steps)
+    from.steps = priced_steps_of(from.spec);  // it may add forms, which stay in place
+  return *from.steps;
 }
 
-std::vector<ConnectionSeconds::Step> ConnectionSeconds::found_steps_of(Number from) {
+std::vector<ConnectionSeconds::Step> ConnectionSeconds::priced_steps_of(
+    const TensorShardSpec& spec) {
   std::vector<Step> steps;
-  const auto add = [&](const std::vector<StepToKey>& priced, const AxisNames& names) {
-    for (const auto& [to, seconds] : priced)
-      steps.push_back({number_of(to.renamed(names)), seconds});
-  };
-  const TensorShardSpec spec = keys_[from].spec(shape_.size());
-  if (alike_.exchangeable.empty()) {
-    add(priced_steps_of(spec), {});
-  } else {
-    const AxisNames names = names_by_first_use(spec, alike_.exchangeable);
-    const SpecKey in_order = keys_[from].renamed(names);
-    auto priced = steps_once_.find(in_order);
-    if (priced == steps_once_.end())
-      priced = steps_once_.emplace(in_order, priced_steps_of(in_order.spec(shape_.size()))).first;
-    add(priced->second, inverse(names));
-  }
-  std::ranges::sort(steps, {}, [](const Step& step) { return std::pair(step.to, step.seconds); });
-  const auto is_same_way = [](const Step& a, const Step& b) { return a.to == b.to; };
-  steps.erase(std::unique(steps.begin(), steps.end(), is_same_way), steps.end());  // cheapest first
-  return steps;
-}
-
-std::vector<ConnectionSeconds::StepToKey> ConnectionSeconds::priced_steps_of(
-    const TensorShardSpec& spec) const {
-  std::vector<StepToKey> steps;
   const bool is_exact = alike_.relaxed.empty();
   const auto add = [&](const TensorShardSpec& each) {
     for_each_step_from(each, shape_, mesh_, [&](const ReshardStep& step) {
       const double seconds = price_(step, shape_, type_);
       require(!(seconds < 0), "a step has no negative price");
       if (std::isinf(seconds)) return;
-      steps.push_back(
-          {SpecKey(is_exact ? step.after : canonical(step.after, alike_.relaxed)), seconds});
+      const auto [to, renaming] =
+          named_form_of(is_exact ? step.after : canonical(step.after, alike_.relaxed));
+      steps.push_back({to, renaming, seconds});
     });
   };
   if (is_exact)
     add(spec);
   else
     for (const TensorShardSpec& order : orders_of(spec, alike_.relaxed)) add(order);
+  const auto place = [](const Step& step) { return std::pair(step.to->first, step.renaming); };
+  std::ranges::sort(steps, {},
+                    [&](const Step& step) { return std::pair(place(step), step.seconds); });
+  const auto is_same_way = [&](const Step& a, const Step& b) { return place(a) == place(b); };
+  steps.erase(std::unique(steps.begin(), steps.end(), is_same_way), steps.end());  // cheapest first
   return steps;
 }
 
@@ -155,12 +154,17 @@ void ConnectionSeconds::find(Ways& ways, const Start& start, std::span<const Spe
   }
   while (!wanted.empty() && !ways.open.empty()) {
     const auto [seconds, spec] = ways.open.top();
-    const std::vector<Step>& steps = steps_of(spec);  // where that throws, nothing has changed
-    ways.open.pop();
-    if (ways.is_final(spec)) continue;
-    ways.are_final[spec] = 1;
-    wanted.erase(spec);
-    for (const Step& step : steps) ways.offer(step.to, seconds + step.seconds);
+    if (!ways.is_final(spec)) {
+      const auto& steps = steps_of(spec / renamings_);  // where that throws, nothing has changed
+      ways.are_final[spec] = 1;
+      wanted.erase(spec);
+      const auto renaming = static_cast<Renaming>(spec % renamings_);
+      ways.open.pop();
+      for (const Step& step : steps)
+        ways.offer(number_of({step.to, step.renaming}, renaming), seconds + step.seconds);
+    } else {
+      ways.open.pop();
+    }
   }
 }
 

@@ -5,6 +5,7 @@
 #include <deque>
 #include <functional>
 #include <map>
+#include <memory>
 #include <optional>
 #include <queue>
 #include <shared_mutex>
@@ -14,17 +15,17 @@
 #include <vector>
 
 #include "base/time_limit.h"
+#include "sharding/axis_renamings.h"
 #include "sharding/reshard_step.h"
 #include "sharding/spec_key.h"
-#include "sharding/symmetric_axes.h"
 
 namespace autopar::sharding {
 
 /// Which mesh axes are alike; by default none is taken to be.
 struct AlikeAxes {
   /// A step costs the same over any of these, so that ways between specs that differ only in which
-  /// of them they use are found once.
-  SymmetricAxes exchangeable{};
+  /// of them they use are found once. Null: over none.
+  std::shared_ptr<const AxisRenamings> exchangeable = nullptr;
   /// Not told apart: specs are canonical, and the way is the cheapest between any specs that have
   /// them.
   SymmetricAxes relaxed{};
@@ -41,7 +42,8 @@ class ConnectionSeconds {
         type_(type),
         mesh_(mesh),
         price_(std::move(price)),
-        alike_(std::move(alike)) {}
+        alike_(std::move(alike)),
+        renamings_(alike_.exchangeable ? alike_.exchangeable->count() : 1) {}
 
   /// Infinite where no steps that there are lead from `src` to `dst`.
   double of(const TensorShardSpec& src, const TensorShardSpec& dst);
@@ -52,14 +54,26 @@ class ConnectionSeconds {
                               const std::optional<TimeLimit>& limit = {}, std::size_t threads = 1);
 
  private:
+  /// A spec's: its form's times the number of renamings, plus the one that makes it of the form.
   using Number = std::uint32_t;
+  using Renaming = AxisRenamings::Number;
+  struct Form;
+  /// From a form. From what a renaming makes of it, the renaming is done behind this one's.
   struct Step {
-    Number to;
+    const Form* to;
+    Renaming renaming;
     double seconds;
   };
-  struct StepToKey {
-    SpecKey to;
-    double seconds;
+  /// All specs that differ only in which of exchangeable axes they use.
+  struct Form {
+    Number first;                     ///< the number of the one that uses axes in order
+    TensorShardSpec spec;             ///< that one
+    const Renaming* representatives;  ///< AxisRenamings has them
+    std::optional<std::vector<Step>> steps{};
+  };
+  struct NamedForm {
+    const Form* form;
+    Renaming renaming;  ///< that makes the spec of it
   };
 
   using Seconds = std::pair<double, Number>;  ///< of a way to this spec
@@ -79,17 +93,16 @@ class ConnectionSeconds {
   struct Start {
     std::size_t place;  ///< among them
     SpecKey key;
-    /// By end, under the names that make this spec the source of the ways.
+    /// By end, under the names that make this spec its form.
     const std::vector<Number>* destinations;
   };
 
-  /// The numbers of the specs under other names of their axes.
-  std::vector<Number> numbers_of(std::span<const TensorShardSpec> specs, const AxisNames& names);
-  Number number_of(const SpecKey& key);
+  std::vector<NamedForm> named_forms_of(std::span<const TensorShardSpec> specs);
+  NamedForm named_form_of(const TensorShardSpec& spec);
+  Number number_of(const NamedForm& spec, Renaming then) const;
   /// Several threads may ask at a time.
-  const std::vector<Step>& steps_of(Number from);
-  std::vector<Step> found_steps_of(Number from);
-  std::vector<StepToKey> priced_steps_of(const TensorShardSpec& spec) const;
+  const std::vector<Step>& steps_of(std::size_t form);
+  std::vector<Step> priced_steps_of(const TensorShardSpec& spec);
   /// Goes on until the ways from the start to all ends are final, if any lead there.
   void find(Ways& ways, const Start& start, std::span<const SpecKey> ends);
 
@@ -98,14 +111,11 @@ class ConnectionSeconds {
   const DeviceMesh& mesh_;
   const StepPrice price_;
   const AlikeAxes alike_;
-  std::shared_mutex steps_mutex_;  ///< of all members below but ways_, while threads find ways
-  std::unordered_map<SpecKey, Number, SpecKey::Hash> numbers_;
-  std::vector<SpecKey> keys_;                           ///< by number
-  std::deque<std::optional<std::vector<Step>>> steps_;  ///< by number of the spec before
-  /// By spec that uses exchangeable axes in order: its steps, for all that become it under other
-  /// names.
-  std::unordered_map<SpecKey, std::vector<StepToKey>, SpecKey::Hash> steps_once_;
-  std::map<Number, Ways> ways_;  ///< by number of the source
+  const std::size_t renamings_;
+  std::shared_mutex forms_mutex_;  ///< of forms, while threads find ways
+  std::unordered_map<SpecKey, std::size_t, SpecKey::Hash> places_;  ///< among the forms
+  std::deque<Form> forms_;
+  std::map<const Form*, Ways> ways_;  ///< by source
 };
 
 }  // namespace autopar::sharding

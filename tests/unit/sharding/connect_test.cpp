@@ -285,6 +285,16 @@ TEST_CASE("connections asked for one after another take what each takes alone") 
     const Shape shape = mesh.num_axes() == 3 ? Shape{8, 1} : Shape{6, 1, 5};
     const auto specs = all_specs(shape, mesh);
     ConnectionSeconds seconds(shape, DataType::float32, mesh, plain_price(mesh));
+    const SymmetricAxes alike = mesh.num_axes() == 3   ? SymmetricAxes{0, 0, 0}
+                                : mesh.num_axes() == 2 ? SymmetricAxes{0, 1}
+                                                       : SymmetricAxes{0};
+    ConnectionSeconds exchanging(
+        shape, DataType::float32, mesh, plain_price(mesh),
+        {.exchangeable = std::make_shared<AxisRenamings>(alike), .relaxed = {}});
+    const std::vector<double> of_all = exchanging.between(specs, specs, {}, 2);
+    for (std::size_t a = 0; a < specs.size(); ++a)
+      for (std::size_t b = 0; b < specs.size(); ++b)
+        CHECK(of_all[a * specs.size() + b] == Approx(seconds.of(specs[a], specs[b])));
     for (const TensorShardSpec& src : specs) {
       std::size_t connectable = 0;
       for (const TensorShardSpec& dst : specs) {
@@ -316,8 +326,9 @@ TEST_CASE("ways from specs that differ in which of exchangeable axes they use ar
     seconds.of(TensorShardSpec::parse(src), TensorShardSpec::parse(dst));
     return priced - before;
   };
-  ConnectionSeconds alike(shape, DataType::float32, mesh, price,
-                          {.exchangeable = {0, 0, 0}, .relaxed = {}});
+  ConnectionSeconds alike(
+      shape, DataType::float32, mesh, price,
+      {.exchangeable = std::make_shared<AxisRenamings>(SymmetricAxes{0, 0, 0}), .relaxed = {}});
   CHECK(ask(alike, "S01R", "RS10") > 0);
   CHECK(ask(alike, "S21R", "RS12") == 0);
   ConnectionSeconds different(shape, DataType::float32, mesh, price);

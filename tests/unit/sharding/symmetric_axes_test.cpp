@@ -96,7 +96,7 @@ TEST_CASE("between canonical specs the way is the cheapest between any that they
     const auto specs = all_specs(shape, mesh);
     ConnectionSeconds exact(shape, DataType::float32, mesh, price);
     ConnectionSeconds relaxed(shape, DataType::float32, mesh, price,
-                              {.exchangeable = {}, .relaxed = symmetric});
+                              {.exchangeable = nullptr, .relaxed = symmetric});
     std::map<std::pair<TensorShardSpec, TensorShardSpec>, double> least;
     for (const TensorShardSpec& from : specs)
       for (const TensorShardSpec& to : specs) {
