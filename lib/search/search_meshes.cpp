@@ -25,6 +25,8 @@ namespace {
 
 /// The most time for a bound of all meshes, where some are too large to search to the end.
 constexpr double share_of_relaxation = 0.15;
+/// The most of the time left for the best plan of its forms.
+constexpr double share_of_forms = 0.2;
 /// Meshes of up to so many axes are searched until this part of the time has passed. One gets a
 /// part of what is left till then, or an equal one of what all need that are left, if that is more.
 struct Round {
@@ -119,7 +121,7 @@ struct MeshSearches {
   const Stopwatch stopwatch{};
   const double least_seconds;    ///< of the operators alone: no plan on any mesh takes less
   std::vector<double> bounds{};  ///< that are known without a search of the mesh
-  bool is_relaxed = false;       ///< the finest mesh, as far as symmetric axes go
+  Relaxation relaxed{};          ///< of the finest mesh, as far as symmetric axes go
   std::vector<MeshTrial> trials{};
   std::vector<std::optional<JointPlan>> plans{meshes.size()};  ///< the best one and those kept
   std::optional<std::size_t> best{};
@@ -194,9 +196,16 @@ struct MeshSearches {
         mesh_of(finest()).num_axes() > most_axes_of_relaxation ||
         !is_too_large_to_build(finest(), options))
       return;
-    const Relaxation relaxed = relax_symmetry(stopwatch, finest(), options, share_of_relaxation);
-    is_relaxed = relaxed.lower_bound_seconds > 0;
+    relaxed = relax_symmetry(stopwatch, finest(), options, share_of_relaxation);
     bound_all(relaxed.lower_bound_seconds);
+  }
+
+  /// The finest mesh begins with the best plan of the relaxation's forms where no coarser one has a
+  /// cheaper plan.
+  void start_with_forms() {
+    if (relaxed.forms.empty() || mesh_of(finest()).num_axes() > most_axes_of_descent) return;
+    auto start = best_of_forms(stopwatch, finest(), options, share_of_forms, relaxed.forms);
+    if (start) keep(static_cast<std::size_t>(&finest() - meshes.data()), *std::move(start));
   }
 
   /// Searches the finest mesh at once where the best plan mostly is one of its relaxation's forms.
@@ -219,13 +228,14 @@ struct MeshSearches {
 
   /// A plan of a coarser mesh is one of any that refines it, so that the second one matters most.
   void climb() {
-    if (!best && !is_relaxed) return;
+    if (!best && relaxed.lower_bound_seconds == 0) return;
     const int finest_axes = mesh_of(finest()).num_axes();
     const double seconds_of_one_axis = best ? plans[*best]->report.search_seconds : 0;
     const bool has_second =
         share_of_first * seconds_left(1) >= times_of_one_axis * seconds_of_one_axis;
     const int last = std::min(has_second ? most_axes_of_descent : axes_of_first, finest_axes);
     if (last > axes_of_first) search_one_of(axes_of_first, share_of_first);
+    if (last == finest_axes) start_with_forms();
     search_one_of(last, has_second ? share_of_second : share_of_first_alone);
   }
 
