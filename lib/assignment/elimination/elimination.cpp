@@ -94,7 +94,7 @@ std::vector<Summand> summands_of(const AssignmentProblem& problem, const BucketT
                                  const Bucket& bucket, const BucketTree::Strides& strides,
                                  const Tables& tables) {
   std::vector<Summand> summands;
-  // A step of 1 is one of a table that was turned: its rows were its columns.
+  // `row`: the places that a step of 1 is, more than one in a table whose columns became rows.
   const auto add = [&](CostTable costs, std::size_t row) {
     std::vector<std::size_t> steps;
     for (std::size_t k = 0; k < bucket.separator().size(); ++k)
